@@ -285,3 +285,4 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
     suppressed: int = 0
     file: str = ""  # where the record of its event stands, in recordings
     line: int = 0
+    shadow: bool = False  # of a rule in shadow mode: told where it is asked for, never sent

@@ -18,6 +18,7 @@ _STREAMS: Final = {"": "stdout", "-": "stdout", "stdout": "stdout", "stderr": "s
 _STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan"}
 _NARROW: Final = 110  # columns below which there is no room for a table
 _COLUMNS: Final = ("time", "severity", "rule", "session", "turn", "what")
+_WIDTHS: Final = (19, 8, 24, 16, 4)  # of all columns but the last
 
 
 class ConsoleSink(Sink):
@@ -66,34 +67,35 @@ class ConsoleSink(Sink):
         from rich.table import Table  # noqa: PLC0415  (slow to import, see open)
         from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
 
-        if self._console.width < _NARROW:
-            self._print_paragraphs(alerts)
+        rows = [_cells(alert) for alert in alerts]
+        fits = all(len(cell) <= width for row in rows for cell, width in zip(row, _WIDTHS, strict=False))
+        if self._console.width < _NARROW or not fits:
+            self._print_paragraphs(rows)
             return
         table = Table(box=None, show_header=not self._has_heading, pad_edge=False, expand=True)
         self._has_heading = True
         # Fixed widths: rows that are printed later must stand under the same headings.
-        for name, width in zip(_COLUMNS, (19, 8, 24, 16, 4), strict=False):
-            table.add_column(name, width=width, overflow="fold")  # ids go on below; none is cut
+        for name, width in zip(_COLUMNS, _WIDTHS, strict=False):
+            table.add_column(name, width=width)
         table.add_column(_COLUMNS[-1], ratio=1, overflow="fold")
-        for alert in alerts:
-            clock, severity, *others = _cells(alert)
+        for clock, severity, *others in rows:
             # Text, not str: square brackets in agent text would be markup.
             table.add_row(Text(clock), Text(severity, style=_STYLES.get(severity, "")), *map(Text, others))
         self._console.print(table)
 
-    def _print_paragraphs(self, alerts: Sequence[Alert]) -> None:
-        """Print each alert over the whole width: columns would be so narrow that ids fall apart."""
+    def _print_paragraphs(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Print each alert over the whole width: in columns, ids would fall apart."""
         from rich.text import Text  # noqa: PLC0415  (slow to import, see open)
 
-        for alert in alerts:
-            clock, severity, rule, session, turn, what = _cells(alert)
+        for clock, severity, rule, session, turn, what in rows:
             place = f"{rule} {session} turn {turn}" if turn else f"{rule} {session}"
             text = f"{clock[-8:]} {severity.upper()} {place}: {what}".strip()
-            lines = wrap(text, self._console.width, subsequent_indent="    ", break_on_hyphens=False)
+            width = self._console.width
+            lines = wrap(text, width, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False)
             shown = Text("\n".join(lines))
             start = text.index(severity.upper())
             shown.stylize(_STYLES.get(severity, ""), start, start + len(severity))
-            self._console.print(shown)
+            self._console.print(shown, soft_wrap=True)  # an id that is longer than a line stays whole
 
 
 def make_visible(text: str) -> str:
@@ -114,6 +116,8 @@ def _cells(alert: Alert) -> tuple[str, ...]:
     what = alert.detail
     if alert.reason:
         what = f"{what} ({alert.reason})"
+    if alert.shadow:
+        what = f"in shadow mode: {what}"
     if alert.suppressed:
         what = f"{what} [{alert.suppressed} suppressed before it]"
     turn = "" if alert.index is None else str(alert.index)

@@ -42,6 +42,7 @@ def make_alert(finding: Finding, policy_version: str) -> Alert:
         suppressed=finding.suppressed,
         file=finding.file,
         line=finding.line,
+        shadow=finding.shadow,
     )
 
 

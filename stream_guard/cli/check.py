@@ -10,6 +10,7 @@ import typer
 from stream_guard.cli.forms import FailOnSeverity, Jobs, ReportedFormat
 from stream_guard.cli.run import say_counts
 from stream_guard.commands import AllowUnjudged, PolicyFile, SettingsFile, SourceFormat, require_extra
+from stream_guard.errors import SettingsError
 
 
 def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -24,6 +25,9 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     labels: Annotated[
         Path | None, typer.Option(help="A JSON file that says which sessions are bad: also print how right rules are.")
     ] = None,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="List findings of rules in shadow mode too; the exit code ignores them.")
+    ] = False,
     jobs: Jobs = "1",
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "auto",
@@ -40,6 +44,8 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
+    if shadow and form not in {ReportedFormat.TABLE, ReportedFormat.JSON, ReportedFormat.JSONL}:
+        raise SettingsError(f"--shadow goes with --format table, json or jsonl, not with {form.value}")
     if form.extra:
         require_extra("analysis", form.extra)
     known = None if labels is None else open_labels(labels)
@@ -57,7 +63,7 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
         )
         found, counts, letters = judge(job, assembly)
         report = FindingReport(rules, found, counts)
-        print_findings(report, form, assembly)
+        print_findings(report, form, assembly, shadow=shadow)
     say_counts(counts, letters)
     if form is ReportedFormat.TABLE:
         print_rules(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 import msgspec
@@ -29,6 +30,9 @@ def say_at_end(policy: Policy, counts: Counts, *, recorded: bool, as_json: bool 
     if shadow:
         listed = ", ".join(f"{rule} ({number:,})" for rule, number in shadow.items())
         typer.echo(printable(f"{sum(shadow.values()):,} findings in shadow mode, not sent: {listed}"), err=True)
+        see = "check --shadow lists them; " if recorded else ""
+        file = quote(policy.file) if policy.file else "POLICY"
+        typer.echo(f"{see}to take a rule into force: stream-guard policy promote {printable(file)} RULE", err=True)
     if cut:
         what = "1 session was" if cut == 1 else f"{cut:,} sessions were"
         advice = "what came after the silence counts as new; a longer sessions.idle in the policy keeps them whole"

@@ -229,6 +229,12 @@ COMMANDS: Final = (
                 "run_tests",
             ),
             _core(
+                "promote",
+                "Take rules out of shadow mode: from now on their findings are alerts, and `then` holds.",
+                "promote",
+                "promote_rules",
+            ),
+            _core(
                 "mine",
                 "Print a policy to review: orders of calls that good sessions keep, in shadow mode; "
                 "exit 4 without any.",

@@ -17,7 +17,7 @@ from stream_guard.cli.timeline import STYLES, TimelinePrinter
 from stream_guard.commands import FINDINGS, INCONCLUSIVE, print_text
 from stream_guard.model import Alert, Finding, Severity
 from stream_guard.observability.counts import Counts
-from stream_guard.reports.findings import FindingReport, to_github, to_html, to_junit, to_markdown, to_sarif
+from stream_guard.reports.findings import FindingReport, by_session, to_github, to_html, to_junit, to_markdown, to_sarif
 from stream_guard.reports.safe import visible
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import sink_positions
@@ -69,25 +69,29 @@ class FindingOutput:
             typer.echo(msgspec.json.format(msgspec.json.encode(self._listed), indent=2).decode())
 
 
-def print_findings(report: FindingReport, form: ReportedFormat, assembly: Assembly) -> None:
-    """Print what a check found, in the form that was asked for. On a terminal, a table is grouped by session."""
+def print_findings(report: FindingReport, form: ReportedFormat, assembly: Assembly, *, shadow: bool = False) -> None:
+    """Print what a check found, in the form that was asked for. On a terminal, a table is grouped by session.
+
+    With ``shadow``, findings of rules in shadow mode are listed too, each marked as such.
+    """
+    listed = report.all if shadow else report.alerts
     if form is ReportedFormat.JSON:
-        typer.echo(msgspec.json.format(msgspec.json.encode(report.alerts), indent=2).decode())
+        typer.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
     elif form is ReportedFormat.JSONL:
-        assembly.open_sink("jsonl:-").send(report.alerts)
+        assembly.open_sink("jsonl:-").send(listed)
     elif form is ReportedFormat.TABLE:
         console = Console(highlight=False, markup=False, emoji=False)
         if console.is_terminal:
-            _print_sessions(report, console)
+            _print_sessions(listed, console)
         else:
-            assembly.open_sink("console").send(report.alerts)
+            assembly.open_sink("console").send(listed)
     else:
         print_text(_WRITERS[form](report))
 
 
-def _print_sessions(report: FindingReport, console: Console) -> None:
-    short = shorten([alert.alert_id for alert in report.alerts])
-    for session_id, alerts in report.by_session().items():
+def _print_sessions(listed: Sequence[Alert], console: Console) -> None:
+    short = shorten([alert.alert_id for alert in listed])
+    for session_id, alerts in by_session(listed).items():
         printer = TimelinePrinter(console, short)
         printer.line(f"session {visible(session_id)}", style="bold")
         for alert in alerts:
@@ -95,7 +99,10 @@ def _print_sessions(report: FindingReport, console: Console) -> None:
             place = f" ({visible(alert.file)}:{alert.line})" if alert.line else ""
             reason = f" ({visible(alert.reason)})" if alert.reason else ""
             text = f"{visible(alert.rule_id)}{turn}: {visible(alert.detail)}{reason}{place} [{short[alert.alert_id]}]"
-            printer.line(f"{alert.severity.upper()} {text}", indent=2, hanging=4, style=STYLES.get(alert.severity, ""))
+            mode = "shadow " if alert.shadow else ""
+            printer.line(
+                f"{mode}{alert.severity.upper()} {text}", indent=2, hanging=4, style=STYLES.get(alert.severity, "")
+            )
         console.print()
 
 

@@ -223,6 +223,9 @@ class PackForm(FormBase):
     pack: Text = Field(description="the name of the pack, as `stream-guard packs list` shows it")
     without: list[Text] = Field(default=[], description="ids of its rules that are left out")
     shadow: list[Text] = Field(default=[], description="ids of its rules that are found and counted, never sent")
+    enforce: list[Text] = Field(
+        default=[], description="ids of its rules that are in force although the pack has them in shadow mode"
+    )
     mode: Literal["shadow"] | SkipJsonSchema[None] = Field(
         default=None, description="shadow: all its rules are found and counted, never sent"
     )

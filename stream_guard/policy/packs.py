@@ -21,6 +21,7 @@ from stream_guard.policy.scope_words import scope_words, with_todays_words
 from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry
 
+_LISTS: Final = ("without", "shadow", "enforce")  # of the ids of its rules
 PREFIX: Final = "pack:"  # stands before a pack's name where a file is named
 
 
@@ -90,16 +91,17 @@ def with_packs(
 
 def _rules(raw: Json, rules: Sequence[Json], own_ids: set[str]) -> Iterator[Json]:
     """Yield the rules that are taken in: all but those left out, and those that the policy writes itself."""
-    left_out, quiet = _texts(raw, "without"), _texts(raw, "shadow")
+    left_out, quiet, loud = (_texts(raw, key) for key in _LISTS)
     all_quiet = isinstance(raw, dict) and raw.get("mode") == "shadow"
     for rule in rules:
         if rule["id"] not in left_out and rule["id"] not in own_ids:
-            yield {**rule, "mode": "shadow"} if all_quiet or rule["id"] in quiet else rule
+            is_quiet = all_quiet or rule["id"] in quiet or (rule.get("mode") == "shadow" and rule["id"] not in loud)
+            yield {**rule, "mode": "shadow" if is_quiet else "enforce"}
 
 
 def _unknown_ids(raw: Json, at: Steps, rules: Sequence[Json], document: PolicyDocument) -> Iterator[Problem]:
     ids = [str(rule.get("id")) for rule in rules]
-    for key in ("without", "shadow"):
+    for key in _LISTS:
         for index, rule_id in enumerate(_texts(raw, key)):
             if rule_id not in ids:
                 advice = did_you_mean(rule_id, ids) or f"; it has {listed(ids)}"

@@ -39,18 +39,16 @@ class FindingReport:
     def __init__(self, policy: Policy, found: Iterable[Finding], counts: Counts) -> None:
         found = list(found)
         self.policy = policy
-        self.alerts = [make_alert(finding, policy.version) for finding in found if not finding.shadow]
-        self.shadows = [make_alert(finding, policy.version) for finding in found if finding.shadow]
+        self.all = [make_alert(finding, policy.version) for finding in found]
+        self.alerts = [alert for alert in self.all if not alert.shadow]
+        self.shadows = [alert for alert in self.all if alert.shadow]
         self.events = sum(counts.events.values())
         self.rules = tuple(_summaries(policy, found, counts))
         self._places = {spec.id: _place_of(spec, policy) for spec in policy.rules}
 
     def by_session(self) -> dict[str, list[Alert]]:
         """Return the alerts of each session, sessions in the order of their first."""
-        grouped: dict[str, list[Alert]] = {}
-        for alert in self.alerts:
-            grouped.setdefault(alert.session_id, []).append(alert)
-        return grouped
+        return by_session(self.alerts)
 
     def place(self, alert: Alert) -> Place | None:
         """Return where the event of an alert stands, or else its rule."""
@@ -61,6 +59,14 @@ class FindingReport:
         shadow = f" ({len(self.shadows)} more in shadow mode)" if self.shadows else ""
         sessions = len(self.by_session())
         return f"{_many(len(self.alerts), 'finding')}{shadow} in {_many(sessions, 'session')}, {self.events:,} events"
+
+
+def by_session(alerts: Iterable[Alert]) -> dict[str, list[Alert]]:
+    """Return alerts grouped by session, sessions in the order of their first."""
+    grouped: dict[str, list[Alert]] = {}
+    for alert in alerts:
+        grouped.setdefault(alert.session_id, []).append(alert)
+    return grouped
 
 
 def to_markdown(report: FindingReport) -> str:
