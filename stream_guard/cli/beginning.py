@@ -17,6 +17,7 @@ from stream_guard.analysis.mining import mine_sequences
 from stream_guard.cli.first_look import FirstLook
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.decoding.places import RecordPlaces
 from stream_guard.demo.sessions import BAD, sample_events
 from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
@@ -41,22 +42,38 @@ class Traces:
     def __init__(self, targets: Sequence[str], form: str, assembly: Assembly, most: int) -> None:
         self.targets = targets
         self.assembly = assembly
-        self.detected: dict[str, float] = {}  # formats of the records, each with a confidence
+        self.detected: dict[str, float] = {}  # formats that were told by the shape of records, each with a confidence
         self.unread: list[str] = []  # why records could not be read, with their number
+        self.records = self.lost = 0  # how many there were, and how many of them could not be read
         self.is_whole = True
         self._form = form
         self._most = most
 
-    def read(self) -> Iterator[Event]:
-        """Yield the events from the beginning."""
+    def read(self, places: RecordPlaces | None = None) -> Iterator[Event]:
+        """Yield the events from the beginning; ``places`` learns where each stands."""
         decoder = self.assembly.make_decoder(self._form, recorded=True)
         letters = DeadLetters(None, Counts(), format_name=self._form)
         lateness = self.assembly.lateness(self._form)
-        events = iter(RecordedEvents(self.targets, decoder, self.assembly.settings, letters, lateness=lateness))
+        recorded = RecordedEvents(
+            self.targets, decoder, self.assembly.settings, letters, lateness=lateness, places=places
+        )
+        events = iter(recorded)
         yield from islice(events, self._most)
         self.is_whole = next(events, None) is None
-        self.detected = dict(getattr(decoder, "detected", {})) or {self._form: 1.0}
-        self.unread = letters.summary()
+        self.detected = dict(getattr(decoder, "detected", {}))
+        self.unread, self.records, self.lost = letters.summary(), recorded.records, letters.total
+
+    def format(self) -> str:
+        """Return what the records were read as. Of what could not be read nothing is claimed."""
+        if self._form != "auto":
+            shown = self._form
+        elif self.records == self.lost or not self.detected:
+            return "no format that is known here" if self.records else "there is no record"
+        else:
+            share = 1 - self.lost / self.records
+            told = {name: confidence * share for name, confidence in self.detected.items()}
+            shown = ", ".join(f"{name} (confidence {number:.2f})" for name, number in told.items())
+        return f"{shown}; {self.lost:,} of {self.records:,} records could not be read" if self.lost else shown
 
 
 def begin_from_traces(traces: Traces, into: Path, extra: dict[str, str], *, force: bool) -> None:
@@ -67,18 +84,19 @@ def begin_from_traces(traces: Traces, into: Path, extra: dict[str, str], *, forc
     look = FirstLook()
     survey = Survey()
     orders = mine_sequences(survey.watch(traces.read()))
-    look.recordings(traces.targets, traces.detected, survey, traces.unread, is_whole=traces.is_whole)
+    look.recordings(traces.targets, traces.format(), survey, traces.unread, is_whole=traces.is_whole)
     if not survey.events:
         typer.echo("nothing to begin with: no record could be read; name the format with --from-format", err=True)
         raise typer.Exit(INCONCLUSIVE)
     look.tools(survey)
     first = propose(survey, orders, registry)
     tried = try_policy(traces.read(), load_policy(first.as_yaml(), registry, file=POLICY), settings)
-    first = settle(first, registry, noisy=tried.noisy(), unjudged=tried.unjudged())
-    look.policy(first, tried)
+    first = settle(first, registry, tried)
+    look.policy(first, tried, survey)
     look.written(write_files(into, _files(first.as_yaml(), traces.assembly) | extra, force=force))
     policy = load_policy(into / POLICY, registry)
-    checked = tried if policy.version == tried.policy.version else try_policy(traces.read(), policy, settings)
+    places = RecordPlaces()
+    checked = try_policy(traces.read(places), policy, settings, places)
     look.check(checked, traces.targets, into / POLICY, unread=bool(traces.unread))
 
 

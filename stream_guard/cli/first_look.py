@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from shlex import quote
+from textwrap import wrap
 from typing import Final
 
 from rich.console import Console
@@ -12,15 +13,20 @@ from rich.table import Table
 from rich.text import Text
 
 from stream_guard.analysis.mining import is_plain_name
+from stream_guard.cli.judging import from_here
 from stream_guard.cli.listing import plain
-from stream_guard.starting.first_policy import FirstPolicy, FittingPack
+from stream_guard.model import Finding
+from stream_guard.reports.safe import excerpt
+from stream_guard.starting.first_policy import MINED, FirstPolicy, FittingPack
 from stream_guard.starting.survey import Survey
 from stream_guard.starting.tool_classes import guess_class
-from stream_guard.starting.trial import Trial
+from stream_guard.starting.trial import Trial, ranked
 
 _MOST_ROWS: Final = 20
 _MOST_NAMES: Final = 6
 _WIDTH: Final = 40  # of one name
+_MOST_RULES: Final = 8  # whose findings are shown
+_MOST_SHOWN: Final = 3  # findings of one rule that are shown, each of another session
 
 
 class FirstLook:
@@ -32,15 +38,14 @@ class FirstLook:
     def recordings(
         self,
         targets: Sequence[str],
-        detected: Mapping[str, float],
+        form: str,
         survey: Survey,
         unread: Sequence[str],
         *,
         is_whole: bool,
     ) -> None:
         """Say what the recordings are."""
-        formats = ", ".join(f"{name} (confidence {confidence:.2f})" for name, confidence in detected.items())
-        self._say(f"{', '.join(targets)}: {formats}")
+        self._say(f"{', '.join(targets)}: {form}")
         part = "" if is_whole else "; more were not looked at, see --sample"
         self._say(f"{len(survey.sessions):,} sessions, {survey.events:,} events{part}")
         for line in unread:
@@ -55,11 +60,11 @@ class FirstLook:
             self._say("no tool was called; rules about tools would have nothing to judge")
             return
         table = Table(box=None, pad_edge=False, title="\nTools", title_justify="left", title_style="bold")
-        table.add_column("tool", overflow="fold", ratio=4)
+        table.add_column("tool", no_wrap=True)  # a name stays whole; the arguments give way
         table.add_column("calls", justify="right", no_wrap=True)
         table.add_column("sessions", justify="right", no_wrap=True)
         table.add_column("class", no_wrap=True)
-        table.add_column("arguments", overflow="fold", ratio=5)
+        table.add_column("arguments", overflow="fold")
         for name, use in used[:_MOST_ROWS]:
             arguments = _names(argument for argument, _ in use.arguments.most_common())
             cells = (
@@ -77,20 +82,30 @@ class FirstLook:
         if odd:
             self._say(f"{odd} names are not written into the policy: they have signs that a policy reads as patterns")
 
-    def policy(self, policy: FirstPolicy, tried: Trial) -> None:
+    def policy(self, policy: FirstPolicy, tried: Trial, survey: Survey) -> None:
         """Say which packs fit, what is in shadow mode because of the traces, and how many rules were mined."""
         self._heading("Proposed")
         for pack in policy.packs:
             self._pack(pack, tried)
-        if policy.rules:
-            mined = len(policy.rules)
+        own = [str(rule["id"]) for rule in policy.rules]
+        mined = sum(rule.startswith(MINED) for rule in own)
+        for rule in own:
+            if not rule.startswith(MINED):
+                self._say(f"  {rule} is about the tools of these traces")
+        if mined:
             self._say(f"{mined} rule{'s' * (mined != 1)} mined from the order of calls, in shadow mode")
+        if policy.idle:
+            hours = survey.longest_silence / 3600
+            self._say(f"sessions.idle: {policy.idle}, because a session here was silent for {hours:.1f} h and went on")
 
     def _pack(self, pack: FittingPack, tried: Trial) -> None:
         self._say(f"{pack.name}: {_names(pack.tools) if pack.tools else 'for any agent'}")
         for rule in pack.shadow:
             fired = len(tried.fired[rule])
             self._say(f"  {rule} fires in {fired:,} of {len(tried.sessions):,} sessions: in shadow mode")
+        for rule in pack.enforce:
+            fired = len(tried.fired[rule])
+            self._say(f"  {rule} fires in {fired:,} of {len(tried.sessions):,} sessions: taken out of shadow mode")
         for rule in pack.without:
             self._say(f"  {rule} is left out: these traces lack what it needs")
 
@@ -101,27 +116,45 @@ class FirstLook:
             self._say(f"  {file}")
 
     def check(self, checked: Trial, targets: Sequence[str], policy: Path, *, unread: bool) -> None:
-        """Say what the policy found in the traces."""
-        shadow = {spec.id for spec in checked.policy.rules if spec.shadow}
-        alerts = [finding for finding in checked.findings if finding.rule_id not in shadow]
-        quiet = len(checked.findings) - len(alerts)
+        """Show what the policy found in the traces: the worst and rarest first, with the session and the line."""
+        alerts = [finding for finding in checked.findings if not finding.shadow]
+        quiet = [finding for finding in checked.findings if finding.shadow]
         self._heading("Checked")
-        rules = len(checked.policy.rules)
         self._say(
-            f"{len(checked.sessions):,} sessions, {rules} rules: {len(alerts):,} alerts, "
-            f"{quiet:,} findings in shadow mode"
+            f"{len(checked.sessions):,} sessions, {len(checked.policy.rules)} rules: {len(alerts):,} alerts, "
+            f"{len(quiet):,} findings in shadow mode"
         )
-        for rule in dict.fromkeys(finding.rule_id for finding in alerts):
-            found = [finding for finding in alerts if finding.rule_id == rule]
-            sessions = len({finding.session_id for finding in found})
-            self._say(f"  {rule}: {len(found):,} in {sessions:,} session{'s' * (sessions != 1)}")
+        for found in ranked(alerts)[:_MOST_RULES]:
+            self._rule(found)
         left = " --allow-inconclusive" if unread or checked.counts.unevaluable else ""
         if left:
             self._say("not everything could be judged; check says what and why")
-        self.next_step(
-            "look at them" if alerts else "check more traces",
-            f"stream-guard check {' '.join(map(quote, targets))} --policy {quote(str(policy))}{left}",
-        )
+        command = f"stream-guard check {' '.join(map(quote, targets))} --policy {quote(str(policy))}{left}"
+        self.next_step("look at them" if alerts else "check more traces", command)
+        if quiet:
+            self._quiet(quiet, command, policy)
+
+    def _rule(self, found: Sequence[Finding]) -> None:
+        """Show what one rule found."""
+        first, sessions = found[0], len({finding.session_id for finding in found})
+        self._say(f"  {first.rule_id}: {len(found):,} in {sessions:,} session{'s' * (sessions != 1)}")
+        if first.reason:
+            self._say(f"    {excerpt(first.reason)}", indent=4)
+        one_each: dict[str, Finding] = {}
+        for finding in found:
+            one_each.setdefault(finding.session_id, from_here(finding))
+        for finding in list(one_each.values())[:_MOST_SHOWN]:
+            place = f" ({finding.file}:{finding.line})" if finding.line else ""
+            turn = "" if finding.index is None else f" turn {finding.index}"
+            self._say(f"    {finding.session_id}{turn}{place}: {excerpt(finding.detail)}", indent=6)
+
+    def _quiet(self, quiet: Sequence[Finding], command: str, policy: Path) -> None:
+        by_rule = ranked(quiet)
+        listed = [f"{found[0].rule_id} ({len(found):,})" for found in by_rule]
+        self._say(f"\nIn shadow mode: {_names(listed)}")
+        self.next_step("list what they found", f"{command} --shadow")
+        promoted = quote(by_rule[0][0].rule_id)
+        self.next_step("take one into force", f"stream-guard policy promote {quote(str(policy))} {promoted}")
 
     def next_step(self, why: str, command: str) -> None:
         """Print a command to go on with, on a line of its own, as it is typed."""
@@ -131,9 +164,15 @@ class FirstLook:
     def _heading(self, text: str) -> None:
         self._console.print(Text(f"\n{text}", style="bold"))
 
-    def _say(self, text: str) -> None:
+    def _say(self, text: str, indent: int = 0) -> None:
         head, tail = ("\n", text[1:]) if text.startswith("\n") else ("", text)
-        self._console.print(Text(head + plain(tail)), overflow="fold")
+        shown = plain(tail)
+        if indent:  # what does not fit goes on below, under the text and not under its beginning
+            width, below = self._console.width, " " * indent
+            lines = wrap(shown, width, subsequent_indent=below, break_on_hyphens=False, break_long_words=False)
+            self._console.print(Text(head + "\n".join(lines)), soft_wrap=True)  # an id longer than a line stays whole
+            return
+        self._console.print(Text(head + shown), overflow="fold")
 
 
 def _short(name: str) -> str:

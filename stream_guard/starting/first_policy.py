@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from stream_guard.analysis.mining import CallOrder, is_plain_name, mined_rules
@@ -16,10 +16,13 @@ from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
 from stream_guard.starting.survey import Survey, ToolUse
 from stream_guard.starting.tool_classes import EGRESS, MONEY, READ, SHELL, WRITE, guess_class
+from stream_guard.starting.trial import Trial
+from stream_guard.starting.wiring import wired_classes, wired_rules
 
 SCHEMA_FILE: Final = "policy.schema.json"
 MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
 MOST_MINED: Final = 10
+MINED: Final = "mined-"  # what the ids of mined rules begin with
 _LIFT: Final = 0.2  # how much more often the first call comes before the second than it comes at all
 _FITS: Final = 0.5  # the share of a pack's rules about tools that must have a tool to look at
 
@@ -32,12 +35,13 @@ class FittingPack:
     tools: tuple[str, ...]  # empty: its rules are about any tool
     without: tuple[str, ...] = ()
     shadow: tuple[str, ...] = ()
+    enforce: tuple[str, ...] = ()
 
     def as_entry(self) -> Json:
         """Return the pack as a policy names it."""
-        if not self.without and not self.shadow:
+        lists = {"without": list(self.without), "shadow": list(self.shadow), "enforce": list(self.enforce)}
+        if not any(lists.values()):
             return self.name
-        lists = {"without": list(self.without), "shadow": list(self.shadow)}
         return {"pack": self.name, **{key: ids for key, ids in lists.items() if ids}}
 
 
@@ -48,12 +52,14 @@ class FirstPolicy:
     packs: tuple[FittingPack, ...]
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     rules: Sequence[Mapping[str, Any]] = ()
+    idle: str = ""  # as a policy writes it; empty: the default
 
     def as_data(self) -> dict[str, Json]:
         """Return the policy as data."""
         data: dict[str, Json] = {
             "name": "first-policy",
-            "version": 1,
+            "version": 2,
+            **({"sessions": {"idle": self.idle}} if self.idle else {}),
             "packs": [pack.as_entry() for pack in self.packs],
         }
         if self.classes:
@@ -83,6 +89,10 @@ def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> 
         if name:
             guessed.setdefault(name, []).append(tool)
     packs = fitting_packs(tools, guessed, registry)
+    taken = [read_pack(registry.policy_packs[pack.name]) for pack in packs]
+    for name, same in (item for pack in taken for item in wired_classes(pack, tools).items()):
+        guessed[name] = [*guessed.get(name, ()), *(tool for tool in same if tool not in guessed.get(name, ()))]
+    wired = [rule for pack in taken for rule in wired_rules(pack, tools, survey.tools, registry)]
     listed = _classes_of((pack.name for pack in packs), registry)
     known = {name: ToolPattern(members, listed) for name, members in listed.items()}
     own = {
@@ -91,7 +101,8 @@ def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> 
     }
     classes = {name: own[name] for name in sorted(own) if own[name]}
     informative = [order for order in orders if _is_informative(order, survey)]
-    return FirstPolicy(tuple(packs), classes, mined_rules(informative[:MOST_MINED], len(survey.sessions)))
+    mined = mined_rules(informative[:MOST_MINED], len(survey.sessions))
+    return FirstPolicy(tuple(packs), classes, [*wired, *mined], survey.idle())
 
 
 def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], registry: Registry) -> list[FittingPack]:
@@ -100,6 +111,8 @@ def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], re
     for name in registry.policy_packs:
         declared = _classes_of([name], registry)
         own = {kind: list(members) for kind, members in guessed.items() if kind in declared}
+        for kind, same in wired_classes(read_pack(registry.policy_packs[name]), tools).items():
+            own[kind] = [*own.get(kind, ()), *same]
         policy = load_policy(json.dumps({"packs": [name], "tool_classes": own}), registry, file=name)
         filters = [pattern for spec in policy.rules if (pattern := spec.rule.tools()) is not None]
         narrow = [pattern for pattern in filters if not pattern.matches("")]
@@ -110,21 +123,28 @@ def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], re
     return found
 
 
-def settle(policy: FirstPolicy, registry: Registry, *, noisy: Iterable[str], unjudged: Iterable[str]) -> FirstPolicy:
-    """Return the policy with the noisy rules of packs in shadow mode, and without those that could not judge."""
-    too_loud, left_out = set(noisy) - set(unjudged), set(unjudged)
-    packs = []
+def settle(policy: FirstPolicy, registry: Registry, tried: Trial) -> FirstPolicy:
+    """Return the policy with the noisy rules of packs in shadow mode, and without those that could not judge.
+
+    A rule that its pack has in shadow mode is in force where it fires seldom. Packs with rules in force that found
+    something come first.
+    """
+    left_out, noisy = set(tried.unjudged()), set(tried.noisy())
+    of_packs = {pack.name: read_pack(registry.policy_packs[pack.name])["rules"] for pack in policy.packs}
+    telling = set(tried.telling({rule["id"] for rules in of_packs.values() for rule in rules})) - left_out
+    found: list[FittingPack] = []
+    silent: list[FittingPack] = []
     for pack in policy.packs:
-        ids = [rule["id"] for rule in read_pack(registry.policy_packs[pack.name])["rules"]]
-        packs.append(
-            FittingPack(
-                pack.name,
-                pack.tools,
-                without=tuple(rule for rule in ids if rule in left_out),
-                shadow=tuple(rule for rule in ids if rule in too_loud),
-            )
-        )
-    return FirstPolicy(tuple(packs), policy.classes, policy.rules)
+        rules = of_packs[pack.name]
+        without = tuple(rule["id"] for rule in rules if rule["id"] in left_out)
+        enforce = tuple(rule["id"] for rule in rules if rule["id"] in telling)
+        loud = [rule["id"] for rule in rules if rule["id"] in noisy - left_out and rule.get("mode") != "shadow"]
+        quiet = {*without, *loud, *(rule["id"] for rule in rules if rule.get("mode") == "shadow")} - set(enforce)
+        settled = replace(pack, without=without, shadow=tuple(loud), enforce=enforce)
+        is_found = any(rule["id"] in tried.fired for rule in rules if rule["id"] not in quiet)
+        (found if is_found else silent).append(settled)
+    own = [{key: rule[key] for key in rule if key != "mode" or rule["id"] not in telling} for rule in policy.rules]
+    return replace(policy, packs=(*found, *silent), rules=own)
 
 
 def _is_informative(order: CallOrder, survey: Survey) -> bool:

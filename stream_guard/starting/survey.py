@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream_guard.model import Event, Json, ToolCall, Turn
+from stream_guard.policy.spec import DEFAULT_IDLE
 
 MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
 MOST_ARGUMENTS: Final = 50  # of one tool
+_HOUR: Final = 3600.0
+_IDLE: Final = {f"{hours}h": hours * _HOUR for hours in (1, 2, 4, 8, 12, 24, 48, 72, 120, 192)}
+LONGEST_IDLE: Final = 168 * _HOUR  # who comes back after a week begins anew, and a wrong clock is no silence
 
 
 @dataclass(slots=True)
@@ -38,6 +42,8 @@ class Survey:
     sessions: set[str] = field(default_factory=set)
     agents: Counter[str] = field(default_factory=Counter)  # by events; the name is empty where the source has none
     tools: dict[str, ToolUse] = field(default_factory=dict)
+    longest_silence: float = 0.0  # seconds between two events of one session, of those that count
+    _latest: dict[str, float] = field(default_factory=dict)  # by session: its latest time
     _announced: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
@@ -51,6 +57,7 @@ class Survey:
         self.events += 1
         self.sessions.add(event.session_id)
         self.agents[event.agent] += 1
+        self._note_time(event)
         if isinstance(event, ToolCall):
             self._call(event)
         elif isinstance(event, Turn):
@@ -59,6 +66,19 @@ class Survey:
                 if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("name"), str):
                     self._announced[event.session_id, str(block.get("id"))] += 1
                     self._use(block["name"]).add(event.session_id, block.get("input"))
+
+    def _note_time(self, event: Event) -> None:
+        if event.time is None:
+            return
+        before = self._latest.get(event.session_id, event.time)
+        if event.time - before <= LONGEST_IDLE:
+            self.longest_silence = max(self.longest_silence, event.time - before)
+        self._latest[event.session_id] = max(event.time, before)
+
+    def idle(self) -> str:
+        """Return after how long a silence a session is over, so that none of these is cut; empty: as by default."""
+        fitting = [text for text, seconds in _IDLE.items() if self.longest_silence < seconds]
+        return fitting[0] if self.longest_silence >= DEFAULT_IDLE else ""
 
     def by_calls(self) -> list[tuple[str, ToolUse]]:
         """Return the tools, the most used first."""

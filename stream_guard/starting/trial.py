@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_guard.model import Event, Finding
+from stream_guard.decoding.places import RecordPlaces
+from stream_guard.model import Event, Finding, Severity, Turn
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
+from stream_guard.policy.paths import events_handled
+from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.settings import Settings
 
-NOISE: Final = 0.02  # the share of sessions in which a rule may fire and still be enforced from the first day
+# The share of sessions in which a rule may fire and still be in force from the first day. A grave rule is about acts,
+# which recordings of trouble are full of; a light one that fires often is about how this agent works.
+NOISE: Final = {Severity.CRITICAL: 0.5, Severity.ERROR: 0.25, Severity.WARNING: 0.05, Severity.INFO: 0.02}
 A_FEW: Final = 3  # sessions that are looked at, whatever their share, unless they are a fifth of all
+_UNJUDGED: Final = 0.5  # the share of its events that a rule may be unable to judge and still be taken
 
 
 @dataclass(slots=True)
@@ -28,29 +33,67 @@ class Trial:
     counts: Counts = field(default_factory=Counts)
 
     def noisy(self) -> list[str]:
-        """Return the enforced rules that fire in more sessions than a person would look at on the first day."""
+        """Return the rules that fire in more sessions than a person would look at on the first day."""
+        return [spec.id for spec in self.policy.rules if len(self.fired.get(spec.id, ())) > self._most(spec)]
+
+    def telling(self, among: Container[str]) -> list[str]:
+        """Return the rules in shadow mode, of those named, that fire seldom here: what they say can be looked at.
+
+        Where no rule in force found anything, and none fires seldom, it is the one that fires in the fewest sessions.
+        """
+        shadow = [spec for spec in self.policy.rules if spec.shadow and spec.id in among and spec.id in self.fired]
+        seldom = [spec.id for spec in shadow if len(self.fired[spec.id]) <= self._most(spec)]
+        quiet = {*self.noisy(), *(spec.id for spec in self.policy.rules if spec.shadow)}
+        if seldom or set(self.fired) - quiet:
+            return seldom
+        first = sorted(shadow, key=lambda spec: (len(self.fired[spec.id]), -spec.severity))[:1]
+        return [spec.id for spec in first if len(self.fired[spec.id]) < max(2, len(self.sessions))]
+
+    def _most(self, spec: RuleSpec) -> int:
         sessions = len(self.sessions)
-        most = max(1, min(A_FEW, sessions // 5), int(NOISE * sessions))
-        enforced = [spec.id for spec in self.policy.rules if not spec.shadow]
-        return [rule for rule in enforced if len(self.fired.get(rule, ())) > most]
+        return max(1, min(A_FEW, sessions // 5), int(NOISE[spec.severity] * sessions))
 
     def unjudged(self) -> list[str]:
-        """Return the rules that these recordings lack something for: in every session, or in some for a shadow rule."""
+        """Return the rules that could not judge most of what they were asked about, in as many events as sessions."""
+        lacking = self.counts.unevaluable
         return [
             spec.id
             for number, spec in enumerate(self.policy.rules)
-            if (lacking := self.counts.unevaluable.get(number, 0)) and (spec.shadow or lacking >= len(self.sessions))
+            if lacking.get(number, 0) >= max(1, len(self.sessions), _UNJUDGED * self._asked(spec))
         ]
 
+    def _asked(self, spec: RuleSpec) -> int:
+        """Return how many events a rule was asked about, near enough."""
+        handled, tools, events = events_handled(type(spec.rule)), spec.rule.tools(), self.counts.events
+        calls = sum(number for tool, number in self.counts.tools.items() if tools is None or tools.matches(tool))
+        turns = events[Turn] if "turn" in handled else 0
+        return turns + (calls if handled & {"tool_call", "tool_result"} else 0)
 
-def try_policy(events: Iterable[Event], policy: Policy, settings: Settings) -> Trial:
-    """Judge the events as ``check`` does."""
+
+def ranked(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Return findings by rule: the most severe rules first, and of those the ones that fire in the fewest sessions."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule_id, []).append(finding)
+    return sorted(
+        by_rule.values(), key=lambda found: (-found[0].severity, len({finding.session_id for finding in found}))
+    )
+
+
+def try_policy(
+    events: Iterable[Event], policy: Policy, settings: Settings, places: RecordPlaces | None = None
+) -> Trial:
+    """Judge the events as ``check`` does; ``places`` knows in which lines they stand."""
     trial = Trial(policy)
     table = open_table(policy, trial.counts, settings.sessions)
     for event in events:
         trial.sessions.add(event.session_id)
-        table.feed(event, trial.findings)
-    table.end_all(trial.findings)
+        found: list[Finding] = []
+        table.feed(event, found)
+        trial.findings += found if places is None else map(places.located, found)
+    found = []
+    table.end_all(found)
+    trial.findings += found if places is None else map(places.located, found)
     for finding in trial.findings:
         trial.fired[finding.rule_id].add(finding.session_id)
     return trial

@@ -192,3 +192,77 @@ def test_records_of_no_known_format_write_nothing(tmp_path: Path) -> None:
 def test_a_sample_is_said_to_be_one(coding: tuple[Result, Path], tmp_path: Path) -> None:
     result = run("init", coding[1] / "traces.jsonl", "--into", tmp_path, "--sample", "20")
     assert "20 events; more were not looked at, see --sample" in result.stdout
+
+
+PI = [
+    ("read", {"path": "a"}),
+    ("bash", {"command": "ls"}),
+    ("edit", {"path": "a", "oldText": "x"}),
+    ("write", {"path": "b", "content": "y"}),
+]
+
+
+def test_packs_are_wired_to_the_tools_that_were_found(tmp_path: Path, registry: Registry) -> None:
+    traces = write_traces(tmp_path / "pi.jsonl", PI)
+    with traces.open("a") as file:
+        calls = [("read", {"path": "/home/ann/.aws/credentials"}), ("edit", {"path": "unread.py"})]
+        for number, (tool, args) in enumerate(calls):
+            event = {"kind": "tool_call", "session_id": "s3", "event_id": f"x{number}", "call_id": f"x{number}"}
+            file.write(json.dumps({**event, "tool": tool, "args": args}) + "\n")
+    said = run("init", traces, "--into", tmp_path / "guard").stdout
+    policy = load_policy(tmp_path / "guard" / "policy.yaml", registry)
+    assert policy.warnings == ()
+    assert "read" in policy.tool_classes["file_read"]
+    assert {"edit", "write"} <= set(policy.tool_classes["file_write"])
+    [rule] = [rule for rule in policy.rules if rule.id == "read-before-edit"]
+    assert rule.params == {"first": "read|write", "second": "edit", "same_arg": "path"}
+    assert "no-reading-credentials: 1 in 1 session" in said
+    assert "read-before-edit: 1 in 1 session" in said
+    assert "edit of unread.py was called before read|write of it" in " ".join(said.split())
+
+
+def test_what_was_found_is_shown_with_the_session_and_the_line(tmp_path: Path) -> None:
+    traces = write_traces(tmp_path / "seldom.jsonl", CODING, sessions=6)
+    lines = traces.read_text().splitlines()
+    event = {"kind": "tool_call", "session_id": "s1", "event_id": "bad", "call_id": "z", "tool": "Bash"}
+    lines.insert(8, json.dumps({**event, "args": {"command": "rm -rf /"}}))
+    traces.write_text("\n".join(lines) + "\n")
+    said = run("init", traces, "--into", tmp_path / "guard", columns=300).stdout
+    checked = said[said.index("Checked") :]
+    assert f"s1 ({traces}:9): " in checked
+    assert checked.index("no-deleting-system-folders") < checked.index("To look at them")
+
+
+def test_a_session_that_was_silent_for_hours_sets_the_idle_time(tmp_path: Path, registry: Registry) -> None:
+    traces = tmp_path / "slow.jsonl"
+    times = [0, 60, 3 * 3600, 3 * 3600 + 5, 400 * 86_400]  # the last is a wrong clock, or somebody who came back
+    event = {"kind": "tool_call", "session_id": "s", "tool": "Read", "args": {"file_path": "a"}}
+    traces.write_text("".join(json.dumps({**event, "event_id": f"e{at}", "time": at + 1e9}) + "\n" for at in times))
+    said = run("init", traces, "--into", tmp_path / "guard").stdout
+    assert "sessions.idle: 4h, because a session here was silent for 3.0 h" in " ".join(said.split())
+    assert load_policy(tmp_path / "guard" / "policy.yaml", registry).idle == 4 * 3600
+
+
+def test_a_rule_that_a_pack_only_watches_is_in_force_where_it_fires_seldom(tmp_path: Path, registry: Registry) -> None:
+    calls = [("Read", {"file_path": "a"}), ("Edit", {"file_path": "a"}), ("Bash", {"command": "ls"})]
+    traces = write_traces(tmp_path / "craft.jsonl", calls, sessions=20)
+    with traces.open("a") as file:
+        event = {"kind": "tool_call", "session_id": "s3", "event_id": "x", "call_id": "x", "tool": "Edit"}
+        file.write(json.dumps({**event, "args": {"file_path": "unread.py"}}) + "\n")
+    said = run("init", traces, "--into", tmp_path / "guard").stdout
+    assert "read-before-edit fires in 1 of 20 sessions: taken out of shadow mode" in said
+    rules = load_policy(tmp_path / "guard" / "policy.yaml", registry).rules
+    assert [rule.shadow for rule in rules if rule.id == "read-before-edit"] == [False]
+    assert "1 alerts" in said
+
+
+def test_of_what_could_not_be_read_nothing_is_claimed(tmp_path: Path) -> None:
+    odd, half = tmp_path / "odd.jsonl", tmp_path / "half.jsonl"
+    odd.write_text('{"some": "thing"}\n')
+    said = run("init", odd, "--into", tmp_path / "guard").stdout
+    assert "confidence" not in said
+    assert "no format that is known here" in " ".join(said.split())
+    traces = write_traces(half, CODING, sessions=5)
+    traces.write_text(traces.read_text() + '{"some": "thing"}\n' * 20)
+    said = " ".join(run("init", half, "--into", tmp_path / "guard").stdout.split())
+    assert "native (confidence 0.50); 20 of 40 records could not be read" in said
