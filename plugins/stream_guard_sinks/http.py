@@ -21,6 +21,7 @@ _MOST_READ: Final = 64 * 1024  # bytes of an answer: a receiver is not trusted w
 _WORTH_REPEATING: Final = frozenset({401, 403, 404, 405, 407, 408, 409, 425, 429})
 
 _KEPT_OUT: Final = frozenset({401, 403, 407})
+_NO_SUCH_METHOD: Final = 501
 
 
 class HttpReceiver:
@@ -46,9 +47,9 @@ class HttpReceiver:
     def probe(self) -> str:
         """Ask what the address takes, and return what came of it; SinkError when nobody is there, or keeps us out."""
         status, _, _ = self._ask("OPTIONS", b"", {})
-        if status >= 500 or status in _KEPT_OUT:
+        if status in _KEPT_OUT or (status >= 500 and status != _NO_SUCH_METHOD):
             raise SinkError(f"{self._sink} at {self.host} answered {status}", retryable=True)
-        return f"{self.host} answers"
+        return f"{self.host} answers"  # one that takes nothing but POST, too: only an alert shows more
 
     def _ask(self, method: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, float, bytes]:
         """Return the status, how long to wait before another try, and of a success what was answered."""

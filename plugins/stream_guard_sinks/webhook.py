@@ -93,7 +93,8 @@ def read_secrets(text: str) -> list[bytes]:
     if not secrets or min(map(len, secrets)) < _SHORTEST:
         raise SinkError(
             f'the sink "webhook" signs what it sends and needs a secret: {_PREFIX} and {_SHORTEST} bytes or more in '
-            "base64; put it into a file, name that as secret_file of the route, and give it to the receiver; "
+            "base64; set STREAM_GUARD_DELIVERY__SECRET, or put it into a file and name that as secret_file of the "
+            "route, and give it to the receiver; "
             'make one with: echo "whsec_$(openssl rand -base64 32)"',
             retryable=False,
         )

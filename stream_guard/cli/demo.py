@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from stream_guard import demo as samples
-from stream_guard.cli.run import open_page, say_counts, stop_on_signals
+from stream_guard.cli.run import open_page, say_again, say_counts, stop_on_signals
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def demo(
             opened = open_run(options, assembly, told_to_stop)
             if stay and shown is not None:
                 typer.echo(f"page at {shown.url}/ until Ctrl-C", err=True)
+                say_again(opened.runner, shown)
                 more = LiveSessions(events, sessions, stop)
                 opened.runner.run(stopped=told_to_stop.is_set)
                 stop.set()

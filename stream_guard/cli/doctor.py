@@ -95,10 +95,9 @@ def _look_at_sinks(targets: Sequence[str], settings: Settings, *, send_test: boo
     from stream_guard.doctor.broker import impatient
     from stream_guard.doctor.sinks import check_sinks
     from stream_guard.running.assembly import Assembly
-    from stream_guard.settings import RouteSettings
 
-    ways = {queue_name(text): RouteSettings.model_validate({"to": text}) for text in targets}
     with Assembly(settings.model_copy(update={"kafka": impatient(settings.kafka)})) as assembly:
+        ways = {queue_name(text): assembly.route_to(text) for text in targets}
         return list(check_sinks(settings.delivery.routes | ways, assembly, send_test=send_test))
 
 

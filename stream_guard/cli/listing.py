@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import typer
 
-from stream_guard.cli.names import shorten
 from stream_guard.commands import ListFormat
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _TOO_WIDE: Final = 1.5  # times the width of a terminal: then a table would only be columns of letters
+_NARROWEST: Final = 10  # letters of a column that is wrapped
+_WHOLE: Final = frozenset(("id", "session", "rule", "review", "incident"))  # the last word of headings above ids
 
 
 def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFormat) -> None:
@@ -32,37 +33,31 @@ def show(records: Sequence[msgspec.Struct], columns: Sequence[str], form: ListFo
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
-    """Print a table that fits the terminal. Ids are shortened where there is no room; nothing is cut.
+    """Print a table that fits the terminal. Ids stay whole: the other columns are wrapped, or the table gives way.
 
-    An id is shortened to a beginning that no other one has; every command takes it. What is still too wide is wrapped.
+    Without room for that, each row is a paragraph.
     """
     from rich.table import Table
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
-    if _width(headings, cells) > console.width and console.is_terminal:
-        for column, heading in enumerate(headings):
-            if heading.split(" ")[-1] == "id":
-                short = shorten([row[column] for row in cells])
-                for row in cells:
-                    row[column] = short[row[column]]
-    if _width(headings, cells) > _TOO_WIDE * console.width and console.is_terminal:
-        for row in cells:
+    whole = [heading.split(" ")[-1] in _WHOLE for heading in headings]
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    least = sum(2 + (width if stays else min(width, _NARROWEST)) for width, stays in zip(widths, whole, strict=True))
+    if console.is_terminal and (least > console.width or sum(widths) + 2 * len(widths) > _TOO_WIDE * console.width):
+        for row in rows:
             for heading, cell in zip(headings, row, strict=True):
-                console.print(Text(f"{heading}: {cell}"), overflow="fold")
+                console.print(Text(f"{heading}: {cell}"), soft_wrap=True)
             console.print()
         return
     table = Table(box=None, pad_edge=False)
     for column, heading in enumerate(headings):
-        numbers = bool(cells) and all(row[column].lstrip("-").isdigit() or row[column] == "-" for row in cells)
-        table.add_column(heading, overflow="fold", justify="right" if numbers else "left")
-    for row in cells:
+        numbers = bool(rows) and all(row[column].lstrip("-").isdigit() or row[column] == "-" for row in rows)
+        table.add_column(
+            heading, overflow="fold", justify="right" if numbers else "left", no_wrap=whole[column] or numbers
+        )
+    for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)
-
-
-def _width(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    return sum(2 + max(map(len, column)) for column in zip(headings, *rows, strict=True))
 
 
 def show_one(record: msgspec.Struct | dict[str, Any]) -> None:

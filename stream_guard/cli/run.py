@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stream_guard.page.mounting import PageServer
     from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
-    from stream_guard.running.embedded import RunOptions
+    from stream_guard.running.embedded import EmbeddedRunner, RunOptions
 
 PageFlag: TypeAlias = Annotated[
     bool, typer.Option("--page", help="Show the web page while it runs; alerts go to the history too.")
@@ -98,11 +98,12 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
         opened = open_run(options, assembly, stop)
         if opened.listening:
             typer.echo(f"telemetry at {opened.listening}/v1/traces and /v1/logs", err=True)
-        if shown is not None:
-            typer.echo("\n".join(page_lines(shown)), err=True)
         if opened.url:
             typer.echo(f"metrics at {opened.url}/metrics", err=True)
         typer.echo(_watched(source, policy, options), err=True)
+        if shown is not None:
+            typer.echo("\n".join(page_lines(shown)), err=True)
+            say_again(opened.runner, shown)
         pass_over_loaded()
         opened.runner.run(stopped=stop.is_set, reloading=reloading)
         say_counts(opened.counts, opened.dead_letters)
@@ -139,8 +140,13 @@ def open_page(assembly: Assembly, policy: Callable[[], Policy], counts: Counts, 
 
 
 def page_lines(shown: PageServer) -> list[str]:
-    """Return what a user is told of a page: where it is, and who may see it."""
-    return [f"page at {shown.url}/", *([f"warning: {shown.warning}"] if shown.warning else [])]
+    """Return what a user is told of a page: who may see it, and last where it is."""
+    return [*([f"warning: {shown.warning}"] if shown.warning else []), f"page at {shown.url}/"]
+
+
+def say_again(runner: EmbeddedRunner, shown: PageServer) -> None:
+    """Say where the page is once more when the alerts of all that was there have run over the screen."""
+    runner.caught_up = lambda: typer.echo(f"the page is at {shown.url}/", err=True)
 
 
 def with_history(targets: tuple[str, ...]) -> tuple[str, ...]:

@@ -59,9 +59,6 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
         )
         if page:
             ready = mount(ready, assembly, policy)
-        lines = [
-            f"listening at {ready.url}",
-            *([f"page at {ready.url}/"] if page else []),
-        ]
-        lines += [f"warning: {ready.warning}"] if ready.warning else []
+        lines = [f"warning: {ready.warning}"] if ready.warning else []
+        lines += [f"listening at {ready.url}", *([f"page at {ready.url}/"] if page else [])]
         ready.serve(lambda: typer.echo("\n".join(lines), err=True))

@@ -172,7 +172,7 @@ class Assembly:
         sinks: Mapping[str, Sink] = {
             text: self.open_sink(text, position_of(checkpoint, f"{SINK_META}{text}")) for text in listed if direct[text]
         }
-        ways = {queue_name(text): self._default_route(text) for text in listed if not direct[text]}
+        ways = {queue_name(text): self.route_to(text) for text in listed if not direct[text]}
         if routes:
             ways |= self.settings.delivery.routes
         if not ways:
@@ -219,8 +219,10 @@ class Assembly:
                 return settled_in(database)
         return nothing_solved
 
-    def _default_route(self, text: str) -> RouteSettings:
-        return RouteSettings(to=SecretStr(text))
+    def route_to(self, text: str) -> RouteSettings:
+        """Return the route to a sink that is named on the command line; a webhook is signed with delivery.secret."""
+        delivery = self.settings.delivery
+        return RouteSettings(to=SecretStr(text), secret=delivery.secret, secret_file=delivery.secret_file)
 
     def _open_queue(
         self, name: str, way: RouteSettings, outbox: AlertOutbox, counts: Counts, is_solved: IsSolved

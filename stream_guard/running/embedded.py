@@ -75,6 +75,7 @@ class EmbeddedRunner:
         self._checkpoint = checkpoint
         self._status = status
         self.adopted: Callable[[Policy], None] = _nothing  # called with each policy that comes into force
+        self.caught_up: Callable[[], None] = _no_more  # called once, when all records that were there are judged
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(WATERMARK_META)) is not None:
             stored = float(clock)
@@ -95,6 +96,9 @@ class EmbeddedRunner:
             if pending and (quiet or due):
                 self.commit()
                 pending, last = 0, time.monotonic()
+            if quiet and not pending:
+                self.caught_up()
+                self.caught_up = _no_more
             if not pending and reloading is not None and (policy := reloading.poll()) is not None:
                 self._use_policy(policy)
             if stopped():
@@ -142,6 +146,10 @@ class EmbeddedRunner:
             self._checkpoint.commit(meta)
         else:
             self._table.make_room()
+
+
+def _no_more() -> None:
+    """Do nothing: nobody waits for it, or it was said."""
 
 
 def _nothing(policy: Policy) -> None:

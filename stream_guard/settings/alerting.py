@@ -78,6 +78,10 @@ class DeliverySettings(Section):
         pattern=r"^(https?://[^\s]+)?$",
         description="where people reach the page, such as https://guard.example.com; alerts link there",
     )
+    secret: SecretStr | None = Field(
+        default=None, description="what webhooks that --alerts names are signed with: whsec_ and base64"
+    )
+    secret_file: Path | None = Field(default=None, description="a file that holds that secret")
     routes: dict[str, RouteSettings] = Field(
         default={}, description="sinks by name, each with the alerts it gets: see [alerts out](alerts.md)"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stream_guard_sinks.webhook import read_secrets, sign
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
@@ -73,6 +74,29 @@ def test_a_receiver_that_keeps_us_out_must_be_mended(end: HttpEnd, tmp_path: Pat
     assert (code, {check["status"] for check in checks.values()}) == (1, {"fail"})
     assert {check["found"].rpartition(" ")[2] for check in checks.values()} == {str(status)}
     assert "token" in checks["sink pager"]["advice"]
+
+
+@pytest.mark.parametrize("status", [404, 405, 501])
+def test_a_receiver_that_takes_nothing_but_post_is_fit(end: HttpEnd, tmp_path: Path, status: int) -> None:
+    end.reply = Reply(status)
+    hook = {"hook": routes_to(end)["hook"]}
+    code, checks = ask(tmp_path, hook)
+    assert (code, checks["sink hook"]["status"], checks["sink hook"]["found"]) == (0, "ok", "127.0.0.1 answers")
+
+
+def test_a_webhook_on_the_command_line_is_signed_with_the_secret_of_the_environment(
+    end: HttpEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = ("--alerts", f"webhook:{end.url}/in")
+    code, checks = ask(tmp_path, {}, *hook, "--send-test")
+    [check] = checks.values()
+    assert (code, check["status"]) == (1, "fail")
+    assert "STREAM_GUARD_DELIVERY__SECRET" in check["found"]
+    monkeypatch.setenv("STREAM_GUARD_DELIVERY__SECRET", SECRET)
+    assert ask(tmp_path, {}, *hook, "--send-test")[0] == 0
+    sent = end.requests[-1]
+    name, time = sent.headers["webhook-id"], int(sent.headers["webhook-timestamp"])
+    assert sent.headers["webhook-signature"] == sign(read_secrets(SECRET)[0], name, time, sent.body)
 
 
 def test_nobody_at_the_address_must_be_mended_and_does_not_hide_the_others(end: HttpEnd, tmp_path: Path) -> None:
