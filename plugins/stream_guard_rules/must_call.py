@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.evidence import spoken
 
 _MOST_OPEN_ATTEMPTS = 8  # attempts that may still run
 
@@ -86,4 +87,6 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
         """Fire when no attempt ran and none may still run."""
         if state.ran or state.open:
             return None
-        return sg.Hit(f"{self.params.tool} was never called", {"tool": str(self.params.tool)})
+        return sg.Hit(
+            f"{spoken(self.params.tool, 'what it asks for')} was never called", {"tool": str(self.params.tool)}
+        )

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.evidence import spoken
 from stream_guard_rules.shared.lost_memory import FORGOTTEN
 
 _MOST_PENDING: Final = 64
@@ -126,7 +127,8 @@ class MustCallAfter(sg.Rule[MustCallAfterParams, MustCallAfterState]):
     def _hit(self, late: list[Awaited]) -> sg.Hit | None:
         if not late:
             return None
-        what = f"{self.params.then.text} did not follow {self.params.first.text} in time"
+        wanted, first = spoken(self.params.then, "what it asks for"), spoken(self.params.first, "what asks for it")
+        what = f"{wanted} did not follow {first} in time"
         return sg.Hit(what, {"waiting": len(late), "wanted": self.params.then.text}, late[0].index)
 
     def _key(self, call: sg.ToolCall) -> str | None:

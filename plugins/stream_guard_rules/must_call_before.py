@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_relative
 from stream_guard_rules.shared.digests import digest
-from stream_guard_rules.shared.evidence import as_evidence
+from stream_guard_rules.shared.evidence import as_evidence, spoken
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
 
 _MOST_FIRSTS = 128
@@ -328,7 +328,7 @@ def _find(attempt: int, state: MustCallBeforeState) -> First | None:
 
 def _requirement(params: MustCallBeforeParams) -> str:
     """Return what was required, to follow "... was called before"."""
-    same = " of it" if params.same_arg else ""
+    same = (" of it" if params.first.exact is not None else " for it") if params.same_arg else ""
     succeeded = " succeeded" if params.first_must_succeed else ""
     within = f" in the last {params.within_seconds:g} s" if params.within_seconds else ""
-    return f"{params.first}{same}{succeeded}{within}"
+    return f"{spoken(params.first, 'what has to come first')}{same}{succeeded}{within}"

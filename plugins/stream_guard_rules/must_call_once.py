@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.evidence import spoken
 
 _MOST_OPEN_ATTEMPTS = 8  # attempts that may still run
 
@@ -98,8 +99,11 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
         if state.ran or state.open:
             return None
         if state.count:
-            return sg.Hit(f"{self.params.tool} was tried, but every attempt was blocked", {"count": state.count})
-        return sg.Hit(f"{self.params.tool} was never called", {"count": 0})
+            return sg.Hit(
+                f"{spoken(self.params.tool, 'what it asks for')} was tried, but every attempt was blocked",
+                {"count": state.count},
+            )
+        return sg.Hit(f"{spoken(self.params.tool, 'what it asks for')} was never called", {"count": 0})
 
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt

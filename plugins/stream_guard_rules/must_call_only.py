@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.evidence import spoken
 
 
 class MustCallOnlyParams(sg.Params):
@@ -37,4 +38,8 @@ class MustCallOnly(sg.Rule[MustCallOnlyParams, sg.NoState]):
         if self.params.tool.matches(call.tool):
             return None
         advice = f"call only {self.params.tool}"
-        return sg.Hit(f"{call.tool} was called, which is not {self.params.tool}", {"tool": call.tool}, advice=advice)
+        return sg.Hit(
+            f"{call.tool} was called, which is not {spoken(self.params.tool, 'among those allowed')}",
+            {"tool": call.tool},
+            advice=advice,
+        )

@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 import stream_guard as sg
 from stream_guard_rules.shared.announced_calls import awaits_calls
 from stream_guard_rules.shared.bounds import SoughtText
-from stream_guard_rules.shared.evidence import cut
+from stream_guard_rules.shared.evidence import cut, spoken
 
 MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
 
@@ -133,7 +133,9 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         self._lacks = [leaf.lacks for leaf in params.trigger.leaves if leaf.lacks is not None]
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
-        self._wanted = f"a call of {self._tool}" if self._tool else f'the text "{cut(self._text)}"'
+        self._wanted = (
+            f"a call of {spoken(self._tool, 'what it asks for')}" if self._tool else f'the text "{cut(self._text)}"'
+        )
 
     def tools(self) -> sg.ToolPattern:
         """The follow-up, when it is a tool."""

@@ -321,10 +321,9 @@ def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     if not steps:
         return Finder(start)
     if len(steps) == 1:
-        if root == "tool" and steps == ("name",):
-            return Finder(_name_of_tool)
-        if root == "response" and steps == ("text",):
-            return Finder(_text_of_response)
+        read = {"tool.name": _name_of_tool, "response.text": _text_of_response}.get(f"{root}.{steps[0]}")
+        if read is not None:
+            return Finder(read)
         made = {"labels": _LabelFinder, "request": _RequestEntryFinder, "response": _ResponseEntryFinder}
         return made.get(root, _EntryFinder)(start, steps)
     return _RequestFinder(start, steps) if root == "request" else _StepFinder(start, steps)
