@@ -18,6 +18,7 @@ from stream_guard.settings import Settings
 # The share of sessions in which a rule may fire and still be in force from the first day. A grave rule is about acts,
 # which recordings of trouble are full of; a light one that fires often is about how this agent works.
 NOISE: Final = {Severity.CRITICAL: 0.5, Severity.ERROR: 0.25, Severity.WARNING: 0.05, Severity.INFO: 0.02}
+_SELDOM: Final = 0.02  # the share for a rule that its pack has in shadow mode: elsewhere it was noisy
 A_FEW: Final = 3  # sessions that are looked at, whatever their share, unless they are a fifth of all
 _UNJUDGED: Final = 0.5  # the share of its events that a rule may be unable to judge and still be taken
 
@@ -34,7 +35,9 @@ class Trial:
 
     def noisy(self) -> list[str]:
         """Return the rules that fire in more sessions than a person would look at on the first day."""
-        return [spec.id for spec in self.policy.rules if len(self.fired.get(spec.id, ())) > self._most(spec)]
+        return [
+            spec.id for spec in self.policy.rules if len(self.fired.get(spec.id, ())) > self._most(NOISE[spec.severity])
+        ]
 
     def telling(self, among: Container[str]) -> list[str]:
         """Return the rules in shadow mode, of those named, that fire seldom here: what they say can be looked at.
@@ -42,16 +45,16 @@ class Trial:
         Where no rule in force found anything, and none fires seldom, it is the one that fires in the fewest sessions.
         """
         shadow = [spec for spec in self.policy.rules if spec.shadow and spec.id in among and spec.id in self.fired]
-        seldom = [spec.id for spec in shadow if len(self.fired[spec.id]) <= self._most(spec)]
+        seldom = [spec.id for spec in shadow if len(self.fired[spec.id]) <= self._most(_SELDOM)]
         quiet = {*self.noisy(), *(spec.id for spec in self.policy.rules if spec.shadow)}
         if seldom or set(self.fired) - quiet:
             return seldom
         first = sorted(shadow, key=lambda spec: (len(self.fired[spec.id]), -spec.severity))[:1]
         return [spec.id for spec in first if len(self.fired[spec.id]) < max(2, len(self.sessions))]
 
-    def _most(self, spec: RuleSpec) -> int:
+    def _most(self, share: float) -> int:
         sessions = len(self.sessions)
-        return max(1, min(A_FEW, sessions // 5), int(NOISE[spec.severity] * sessions))
+        return max(1, min(A_FEW, sessions // 5), int(share * sessions))
 
     def unjudged(self) -> list[str]:
         """Return the rules that could not judge most of what they were asked about, in as many events as sessions."""
