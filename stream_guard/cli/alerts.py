@@ -14,7 +14,7 @@ import typer
 from stream_guard.cli.forms import FindingFormat, LeastSeverity
 from stream_guard.cli.history import HistoryOption, open_history, whole_id
 from stream_guard.cli.listing import plain, show_one
-from stream_guard.cli.names import LEAST, shorten
+from stream_guard.cli.names import LEAST
 from stream_guard.cli.times import parse_since
 from stream_guard.commands import SettingsFile
 from stream_guard.history.records import AnswerRefusedError
@@ -107,14 +107,13 @@ def _print(found: Sequence[NotedAlert], form: FindingFormat) -> None:
             typer.echo(json.dumps(_as_data(noted)))
         return
     console = Console(highlight=False, markup=False, emoji=False)
-    short = shorten([noted.alert.alert_id for noted in found]) if console.is_terminal else {}
-    printer = TimelinePrinter(console, short)
+    printer = TimelinePrinter(console)
     for noted in found:
         alert = noted.alert
         about = f"{plain(noted.noted, 'time')} {alert.severity.upper()} {plain(alert.rule_id)}"
         shown = f"{about} session {plain(alert.session_id)}: {plain(alert.detail)}"
         if console.is_terminal:
-            printer.line(f"{shown} [{short[alert.alert_id]}]", hanging=4, style=STYLES.get(alert.severity, ""))
+            printer.line(f"{shown} [{alert.alert_id}]", hanging=4, style=STYLES.get(alert.severity, ""))
         else:
             typer.echo(f"{shown} [{alert.alert_id}]")
 

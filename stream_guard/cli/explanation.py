@@ -11,7 +11,7 @@ from rich.console import Console
 
 from stream_guard.cli.history import open_history
 from stream_guard.cli.listing import plain, show_one
-from stream_guard.cli.names import find_name, shorten
+from stream_guard.cli.names import find_name
 from stream_guard.cli.recorded import RecordedSessions
 from stream_guard.cli.timeline import TimelinePrinter, file_of, near_miss_words
 from stream_guard.commands import ListFormat
@@ -63,7 +63,7 @@ class Explanation:
         if self._as_json:
             show_one({"rule_id": spec.id, "kind": spec.kind, "words": describe_rule(spec), "survey": survey})
             return
-        printer = TimelinePrinter(self._console, {})
+        printer = TimelinePrinter(self._console)
         self._print_rule(printer, spec)
         if survey is not None:
             for line in _survey_words(survey):
@@ -76,7 +76,7 @@ class Explanation:
         if self._as_json:
             show_one({"tool": name, "classes": classes, "rules": rules})
             return
-        printer = TimelinePrinter(self._console, {})
+        printer = TimelinePrinter(self._console)
         printer.line(visible(name), style="bold")
         for one, why in classes.items():
             printer.line(f"@{visible(one)}: {visible(why)}", indent=2)
@@ -98,8 +98,7 @@ class Explanation:
         if alert_id is not None:
             session_id = next(finding.session_id for finding in findings if finding.alert_id == alert_id)
         timeline = self._recorded.timeline(session_id or "")
-        short = shorten([finding.alert_id for finding in findings])
-        printer = TimelinePrinter(self._console, short, file_of(timeline.entries))
+        printer = TimelinePrinter(self._console, file_of(timeline.entries))
         if alert_id is not None:
             self._alert(alert_id, timeline, printer)
         else:

@@ -12,7 +12,6 @@ from rich.console import Console
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.cli.forms import FailOnSeverity, FindingFormat, ReportedFormat
 from stream_guard.cli.listing import print_table
-from stream_guard.cli.names import shorten
 from stream_guard.cli.timeline import STYLES, TimelinePrinter
 from stream_guard.commands import FINDINGS, INCONCLUSIVE, print_text
 from stream_guard.model import Alert, Finding, Severity
@@ -90,15 +89,14 @@ def print_findings(report: FindingReport, form: ReportedFormat, assembly: Assemb
 
 
 def _print_sessions(listed: Sequence[Alert], console: Console) -> None:
-    short = shorten([alert.alert_id for alert in listed])
     for session_id, alerts in by_session(listed).items():
-        printer = TimelinePrinter(console, short)
+        printer = TimelinePrinter(console)
         printer.line(f"session {visible(session_id)}", style="bold")
         for alert in alerts:
             turn = "" if alert.index is None else f" turn {alert.index}"
             place = f" ({visible(alert.file)}:{alert.line})" if alert.line else ""
             reason = f" ({visible(alert.reason)})" if alert.reason else ""
-            text = f"{visible(alert.rule_id)}{turn}: {visible(alert.detail)}{reason}{place} [{short[alert.alert_id]}]"
+            text = f"{visible(alert.rule_id)}{turn}: {visible(alert.detail)}{reason}{place} [{alert.alert_id}]"
             mode = "shadow " if alert.shadow else ""
             printer.line(
                 f"{mode}{alert.severity.upper()} {text}", indent=2, hanging=4, style=STYLES.get(alert.severity, "")

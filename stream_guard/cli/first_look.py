@@ -25,6 +25,7 @@ from stream_guard.starting.trial import Trial, ranked
 _MOST_ROWS: Final = 20
 _MOST_NAMES: Final = 6
 _WIDTH: Final = 40  # of one name
+_MOST_TARGETS: Final = 3
 _MOST_RULES: Final = 8  # whose findings are shown
 _MOST_SHOWN: Final = 3  # findings of one rule that are shown, each of another session
 
@@ -45,7 +46,8 @@ class FirstLook:
         is_whole: bool,
     ) -> None:
         """Say what the recordings are."""
-        self._say(f"{', '.join(targets)}: {form}")
+        more = f" and {len(targets) - _MOST_TARGETS} more" if len(targets) > _MOST_TARGETS else ""
+        self._say(f"{', '.join(targets[:_MOST_TARGETS])}{more}: {form}")
         part = "" if is_whole else "; more were not looked at, see --sample"
         self._say(f"{len(survey.sessions):,} sessions, {survey.events:,} events{part}")
         for line in unread:

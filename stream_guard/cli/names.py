@@ -1,14 +1,13 @@
-"""Ids on a terminal: shortened to a prefix that only one of them has, and found again by it."""
+"""Ids on a command line: found by a beginning that only one of them has."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from stream_guard.errors import SettingsError
 
 LEAST: Final = 4  # characters that somebody has to write of an id
-SHOWN: Final = 8  # characters that are shown, where they are enough
 
 
 def find_name(name: str, known: Iterable[str], what: str) -> str | None:
@@ -23,24 +22,3 @@ def find_name(name: str, known: Iterable[str], what: str) -> str | None:
         shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
         raise SettingsError(f"{name} begins {len(found)} {what}: {shown}; write more of it")
     return found[0] if found else None
-
-
-def shorten(ids: Collection[str], least: int = SHOWN) -> dict[str, str]:
-    """Return for each id the shortest prefix, of so many characters or more, that no other one begins with."""
-    ordered = sorted(set(ids))
-    short: dict[str, str] = {}
-    for place, name in enumerate(ordered):
-        neighbours = [ordered[other] for other in (place - 1, place + 1) if 0 <= other < len(ordered)]
-        shared = max((_shared(name, other) for other in neighbours), default=0)
-        short[name] = name[: max(least, shared + 1)]
-    return short
-
-
-def _shared(first: str, second: str) -> int:
-    """Return how many characters two ids have in common at their beginning."""
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        length += 1
-    return length

@@ -9,7 +9,6 @@ import msgspec
 import typer
 
 from stream_guard.cli.listing import show, show_one
-from stream_guard.cli.names import shorten
 from stream_guard.commands import ListFormat, SettingsFile, SourceFormat
 
 _COLUMNS = ("session_id", "agent", "begun", "events", "turns", "calls")
@@ -57,9 +56,8 @@ def show_session(
         if form is ListFormat.JSON:
             show_one(msgspec.to_builtins(timeline))
             return
-        short = shorten([finding.alert_id for finding in recorded.survey.findings])
         file = file_of(timeline.entries)
-        printer = TimelinePrinter(Console(highlight=False, markup=False, emoji=False), short, file)
+        printer = TimelinePrinter(Console(highlight=False, markup=False, emoji=False), file)
         printer.line(f"session {visible(timeline.session_id)}", style="bold")
         if file:
             printer.line(visible(file))

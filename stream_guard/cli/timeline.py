@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,11 +19,10 @@ _NARROW: Final = 60  # columns below which there is no room for the time
 
 
 class TimelinePrinter:
-    """Prints entries of timelines. ``short`` has the shortened ids of alerts."""
+    """Prints entries of timelines. Ids stay whole: what does not fit goes on below."""
 
-    def __init__(self, console: Console, short: Mapping[str, str], file: str = "") -> None:
+    def __init__(self, console: Console, file: str = "") -> None:
         self._console = console
-        self._short = short
         self._file = file  # named before: of entries in it, the line is enough
 
     def heading(self, text: str) -> None:
@@ -57,7 +56,7 @@ class TimelinePrinter:
 
     def _finding(self, finding: TimelineFinding, indent: str) -> None:
         shadow = " (shadow)" if finding.shadow else ""
-        alert = self._short.get(finding.alert_id, finding.alert_id)
+        alert = finding.alert_id
         text = f"{finding.severity.upper()}{shadow} {visible(finding.rule_id)}: {finding.detail} [{alert}]"
         for part in _wrapped(text, self._console.width, f"{indent}", f"{indent}  "):
             self._console.print(Text(part, style=STYLES.get(finding.severity, "")), soft_wrap=True)

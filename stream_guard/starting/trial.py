@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -40,17 +40,10 @@ class Trial:
         ]
 
     def telling(self, among: Container[str]) -> list[str]:
-        """Return the rules in shadow mode, of those named, that fire seldom here: what they say can be looked at.
-
-        Where no rule in force found anything, and none fires seldom, it is the one that fires in the fewest sessions.
-        """
-        shadow = [spec for spec in self.policy.rules if spec.shadow and spec.id in among and spec.id in self.fired]
-        seldom = [spec.id for spec in shadow if len(self.fired[spec.id]) <= self._most(_SELDOM)]
-        quiet = {*self.noisy(), *(spec.id for spec in self.policy.rules if spec.shadow)}
-        if seldom or set(self.fired) - quiet:
-            return seldom
-        first = sorted(shadow, key=lambda spec: (len(self.fired[spec.id]), -spec.severity))[:1]
-        return [spec.id for spec in first if len(self.fired[spec.id]) < max(2, len(self.sessions))]
+        """Return the rules in shadow mode, of those named, that say little enough here to be looked at."""
+        told = Counter(finding.rule_id for finding in self.findings)
+        shadow = [spec.id for spec in self.policy.rules if spec.shadow and spec.id in among]
+        return [rule for rule in shadow if 0 < told[rule] <= self._most(_SELDOM)]
 
     def _most(self, share: float) -> int:
         sessions = len(self.sessions)

