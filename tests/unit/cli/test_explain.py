@@ -52,7 +52,7 @@ def test_an_alert_is_explained_by_its_rule_its_events_and_the_turns_around_it(
     assert alert.alert_id in shown
     assert "@money must not be called until confirm_refund_amount has been." in shown
     assert re.search(r"^> +\d+ \d\d:\d\d:\d\d  call issue_refund\(", shown, flags=re.MULTILINE)
-    assert f"[{alert.alert_id[:8]}]" in shown
+    assert f"[{alert.alert_id}]" in shown
     assert all(len(line) <= 80 for line in shown.splitlines() if str(events.parent) not in line)
     whole = json.loads(output("explain", alert.alert_id, events, "--policy", policy, "--format", "json"))
     assert whole["finding"]["alert_id"] == alert.alert_id
