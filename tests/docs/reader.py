@@ -54,6 +54,7 @@ def run_script(script: str, folder: Path) -> str:
     environment = {
         **os.environ,
         "READER": str(folder),
+        "XDG_STATE_HOME": str(folder.parent / "state"),  # what commands remember is not for who runs the tests
         "PATH": os.pathsep.join((str(folder / ".venv" / "bin"), os.environ["PATH"])),  # it is active
         "COLUMNS": "100",
         "NO_COLOR": "1",
