@@ -119,14 +119,30 @@ def _say_cost(prompt: str, tools: list[Any], settings: Settings) -> None:
     typer.echo(f"{len(left)} open sentences go to {settings.judge.url}: about {tokens} tokens, ${cost:.4f}", err=True)
 
 
-def extract_policy(prompt: Prompt, tool: Tools = None, tools_file: ToolsFile = None, reports: Reports = None) -> None:
-    """Write the rules of a prompt as a policy on standard output; what is not in it is said on standard error."""
+def extract_policy(
+    prompt: Prompt,
+    tool: Tools = None,
+    tools_file: ToolsFile = None,
+    previous: Annotated[
+        Path | None,
+        typer.Option(help="The policy of an earlier version, reviewed: what it decided about a sentence is kept."),
+    ] = None,
+    reports: Reports = None,
+) -> None:
+    """Write a policy to review: every sentence of a prompt, in order, as a rule, a question or not a rule.
+
+    Beside each rule stand a trace that breaks it and one that keeps it. Standard error says what is not checked.
+    """
     from stream_guard_compliance import extract
+    from stream_guard_compliance.review import changes_between, read_review, write_review
 
     targets = _targets(reports)
-    text = _read(prompt)
-    extraction = extract(text, _tools(tool, tools_file))
+    text, tools = _read(prompt), _tools(tool, tools_file)
+    decided = read_review(_read(previous), str(previous)) if previous is not None else None
+    extraction = extract(text, tools)
     _write(targets, text, extraction, ())
+    for line in changes_between(decided, extraction).lines() if decided is not None else ():
+        typer.echo(line, err=True)
     concrete = [rule for rule in extraction.rules if rule.compiled.rules]
     left = [rule for rule in extraction.rules if not rule.compiled.rules]
     for rule in left:
@@ -139,7 +155,7 @@ def extract_policy(prompt: Prompt, tool: Tools = None, tools_file: ToolsFile = N
     if not concrete:
         typer.echo("no rule of this prompt can be checked by a machine; there is no policy to write", err=True)
         raise typer.Exit(INCONCLUSIVE)
-    typer.echo(extraction.policy_yaml(), nl=False)
+    typer.echo(write_review(extraction, list(declarations(tools)), decided), nl=False)
 
 
 def _tools(names: list[str] | None, file: Path | None) -> list[Any]:

@@ -25,7 +25,7 @@ from stream_guard_compliance.verifying import verify
 
 _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output", "allow_only", "limit"))
 _MAX_SLUG: Final = 60
-_NAME: Final = "extracted from a system prompt"
+NAME: Final = "extracted from a system prompt"
 
 _ORDER: Final[tuple[SeverityWord, ...]] = ("low", "medium", "high", "critical")
 _CRITICAL: Final = re2.compile(
@@ -72,7 +72,7 @@ class Extraction:
 
     def policy(self) -> dict[str, Json]:
         """Return the native form of the rules that a machine can check."""
-        return {"name": _NAME, "rules": [form for rule in self.rules for form in _forms(rule)]}
+        return {"name": NAME, "rules": [form for rule in self.rules for form in forms_of(rule)]}
 
     def policy_yaml(self) -> str:
         """Return the policy as a file to review: the reason of each rule is its sentence.
@@ -82,9 +82,9 @@ class Extraction:
         forms = [
             form if rule.compiled.certain else {**form, "mode": "shadow"}
             for rule in self.rules
-            for form in _forms(rule)
+            for form in forms_of(rule)
         ]
-        return write_yaml({"name": _NAME, "rules": forms})
+        return write_yaml({"name": NAME, "rules": forms})
 
 
 def extract(
@@ -215,7 +215,8 @@ def _free_id(words: str, taken: dict[str, int]) -> str:
     return free
 
 
-def _forms(extracted: ExtractedRule) -> list[Form]:
+def forms_of(extracted: ExtractedRule) -> list[Form]:
+    """Return the rules of a policy that check it, each with its id, severity and sentence."""
     rule = extracted.rule
     return [
         {"id": rule_id, **form, "severity": rule.severity, "reason": rule.description[:MAX_REASON]}

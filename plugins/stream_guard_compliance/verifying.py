@@ -250,10 +250,11 @@ def _argument(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Rea
     least = proposal.least is not None
     if least != any(token.symbol == "ATLEAST" for token in quoted):
         raise RefusedProposalError("the quote has a bound on the other side")
-    over = float(proposal.least if proposal.least is not None else proposal.most or 0)
     items, tools = (proposal.argument,), proposal.tools
+    over = None if least else float(proposal.most or 0)
+    under = float(proposal.least) if proposal.least is not None else None
     return Reading(
-        "forbid_arg", items, over=over, each=not least, first=tools, shape="argument", concrete=True, proposed=True
+        "forbid_arg", items, first=tools, over=over, least=under, shape="argument", concrete=True, proposed=True
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import re2
 
 from stream_guard import Json
+from stream_guard_compliance.compiling import argument_values
 from stream_guard_compliance.compiling.calls import over, writing_tools
 from stream_guard_compliance.compiling.context import (
     UNKNOWN_ACTION,
@@ -37,12 +39,9 @@ def forbid_arg(reading: Reading, context: CompileContext) -> CompiledReading:
     where: Form = {"where": "tool_args"}
     if reading.first:
         where["tool"] = list[Json](names_of(reading.first, context))
-    if reading.shape == "path":
-        return _paths(reading, context)
-    if reading.shape == "folder":
-        return _folder(reading, context)
-    if reading.shape == "argument":
-        return _argument(reading, context)
+    compile_shape = _SHAPES.get(reading.shape)
+    if compile_shape is not None:
+        return compile_shape(reading, context)
     if reading.shape == "command":
         compiled = one("forbidden_text", {"pattern": pattern_of(reading.items, reading.described), **where})
         return replace(compiled, certain=not reading.left)
@@ -80,24 +79,6 @@ def _folder(reading: Reading, context: CompileContext) -> CompiledReading:
     return CompiledReading((rule,), certain=False)
 
 
-def _argument(reading: Reading, context: CompileContext) -> CompiledReading:
-    """An argument that must not be larger than a number, or must have a value where it is given."""
-    name, _, value = reading.items[0].partition("=")
-    path = f"tool.args.{name}"
-    tools = names_of(reading.first, context) or ["*"]
-    gate: Json = {"path": path, "op": ">" if reading.each else "<", "value": reading.over}  # at most, or at least
-    if reading.over is None:
-        gate = {"path": path, "op": "not_in", "value": _values(value)}
-    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": gate}
-    return CompiledReading((rule,), certain=bool(reading.first))
-
-
-def _values(text: str) -> list[Json]:
-    """Return the values that a word in a prompt stands for: true is the value and the text."""
-    known: dict[str, list[Json]] = {"true": [True, "true", "True"], "false": [False, "false", "False"]}
-    return known.get(text.lower(), [text, *([int(text)] if text.isdigit() else [])])
-
-
 def over_amount(reading: Reading, context: CompileContext) -> CompiledReading:
     """No call of these tools over an amount."""
     tools = names_of(reading.items, context)
@@ -107,3 +88,10 @@ def over_amount(reading: Reading, context: CompileContext) -> CompiledReading:
         "when": over(reading.over or 0.0, reading.described),
     }
     return CompiledReading((rule,), certain=False)
+
+
+_SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] = {
+    "path": _paths,
+    "folder": _folder,
+    **argument_values.SHAPES,
+}

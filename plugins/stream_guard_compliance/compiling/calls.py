@@ -16,7 +16,7 @@ from stream_guard_compliance.compiling.context import (
     names_of,
     one,
 )
-from stream_guard_compliance.compiling.patterns import GREETING, literal, more_than
+from stream_guard_compliance.compiling.patterns import ANSWER, GREETING, label_of, literal, more_than
 from stream_guard_compliance.reading.actions import stem
 from stream_guard_compliance.reading.catalogue import words_of
 from stream_guard_compliance.reading.values import PER_AGENT, Reading
@@ -56,7 +56,7 @@ _MAX_PARALLEL: Final = 64  # calls at the same time that a rule can count
 _FILE_ARGUMENTS: Final = ("file_path", "path", "file", "filename")
 _NOTES: Final = r"(?i)\.(?:md|markdown|txt|rst)$"
 _PER_TURN: Final = {"on": "turn"}
-_SHELLS: Final = ("bash", "shell", "terminal", "execute", "command", "commands", "kubectl", "exec", "cmd", "powershell")
+SHELLS: Final = ("bash", "shell", "terminal", "execute", "command", "commands", "kubectl", "exec", "cmd", "powershell")
 
 
 def forbid_tool(reading: Reading, context: CompileContext) -> CompiledReading:
@@ -107,7 +107,7 @@ def _forbid_changes(reading: Reading, context: CompileContext) -> CompiledReadin
             {"path": f"tool.args.{name}", "op": "matches", "value": _NOTES} for name in _FILE_ARGUMENTS
         ]
         rules[0]["unless"] = {"any_of": notes}
-    shells = [name for name in context.catalogue.names if is_usable(name) and set(words_of(name)) & set(_SHELLS)]
+    shells = [name for name in context.catalogue.names if is_usable(name) and set(words_of(name)) & set(SHELLS)]
     if shells:
         where: Form = {"pattern": commands, "where": "tool_args", "tool": list[Json](shells)}
         rules.append({"kind": "forbidden_text", "params": where})
@@ -262,13 +262,41 @@ def _repeat(reading: Reading, context: CompileContext) -> CompiledReading:
     return one("no_repeated_calls", {"tool": tools, "times": int(reading.over or 1) + 1, "max_period": 1})
 
 
-_SHAPED: Final = {"per_turn": _per_turn, "alone": _alone, "repeat": _repeat}
+def _per_exchange(reading: Reading, context: CompileContext) -> CompiledReading:
+    """No more calls of these tools, each by itself, from one message of the user to the next."""
+    pairs = [item.rsplit("<=", 1) for item in reading.items]
+    rules: list[Form] = [
+        {"kind": "max_calls", "params": {"tool": names_of((tool,), context), "n": int(n)}, "scope": "session"}
+        for tool, n in pairs
+    ]
+    return CompiledReading(tuple(rules), certain=not reading.guess)
+
+
+def _apart(reading: Reading, context: CompileContext) -> CompiledReading:
+    """Two tools that are not called in one response."""
+    one_of, other = (names_of((tool,), context) for tool in reading.items[:2])
+    steps: list[list[Json]] = [
+        [{"tool": list[Json](a)}, {"tool": list[Json](b)}] for a, b in ((one_of, other), (other, one_of))
+    ]
+    rules = [{"kind": "no_sequence", "params": {"steps": pair, "unless_between": dict(_PER_TURN)}} for pair in steps]
+    return CompiledReading(tuple(rules))
+
+
+_SHAPED: Final = {
+    "apart": _apart,
+    "per_exchange": _per_exchange,
+    "per_turn": _per_turn,
+    "alone": _alone,
+    "repeat": _repeat,
+}
 
 
 def order(reading: Reading, context: CompileContext) -> CompiledReading:
     """Of two calls, one has to come first."""
+    if reading.shape in _ENDINGS:
+        return _ENDINGS[reading.shape](names_of(reading.first, context))
     if reading.follows:
-        return CompiledReading(why="it asks for a call after another, and a trace may end before that")
+        return _follows(reading, context)
     second = names_of(reading.second, context) if reading.second else described(reading.described, context)
     first = names_of(reading.first, context)
     if reading.shape == "first_action":
@@ -292,6 +320,51 @@ def order(reading: Reading, context: CompileContext) -> CompiledReading:
     return CompiledReading(tuple(rules), certain=not reading.described and not reading.guess)
 
 
+def _follows(reading: Reading, context: CompileContext) -> CompiledReading:
+    """After one call, another before the session ends; in the same response is soon enough."""
+    wanted = [reading.second] if reading.either else [(tool,) for tool in reading.second]
+    called: list[Json] = [_calls_tool(tool) for tool in names_of(reading.first, context)]
+    rules: list[Form] = []
+    for tools in wanted:
+        then = names_of(tools, context)
+        trigger: list[Json] = [{"any_of": called}, *({"not": _calls_tool(tool)} for tool in then)]
+        must: Form = {"kind": "tool_call", "tool_name": list[Json](then)}
+        rules.append(
+            {"kind": "must_followup", "params": {"trigger": trigger, "must": must, "within_turns": _MOST_FOLLOWING}}
+        )
+    return CompiledReading(tuple(rules), certain=not reading.guess)
+
+
+def _calls_tool(tool: str) -> Json:
+    return {"path": "response.content", "op": "contains", "value": tool}
+
+
+def _nothing_after(tools: list[str]) -> CompiledReading:
+    """No call of any tool behind these."""
+    return one("no_sequence", {"steps": [{"tool": list[Json](tools)}, {"tool": "*"}]})
+
+
+def _answer_after(tools: list[str]) -> CompiledReading:
+    """No answer in text before one of these was called; a question, a greeting and a refusal of a word are none."""
+    label = label_of("called", " ".join(tools))
+    noted: Form = {
+        "kind": "no_call",
+        "params": {"tool": list[Json](tools)},
+        "mode": "shadow",
+        "set_labels": {label: "1"},
+    }
+    answers: Form = {
+        "kind": "forbidden_text",
+        "params": {"pattern": ANSWER},
+        "when": {"path": "stop_reason", "op": "not_in", "value": ["tool_use", "tool_calls"]},
+        "unless": {"path": f"labels.{label}", "op": "exists", "value": True},
+    }
+    return CompiledReading((answers, noted), certain=False)
+
+
+_ENDINGS: Final = {"nothing_after": _nothing_after, "answer_after": _answer_after}
+
+
 def confirm_before(reading: Reading, context: CompileContext) -> CompiledReading:
     """A person's yes before these tools."""
     certain = bool(reading.items) and not reading.guess
@@ -303,7 +376,7 @@ def confirm_before(reading: Reading, context: CompileContext) -> CompiledReading
         params["args_pattern"] = _DESTRUCTIVE_SQL
     if reading.shape == "acts":
         tools = [name for name in context.catalogue.names if _acts(name) and is_usable(name)]
-        if any(word in _SHELLS for name in context.catalogue.names for word in words_of(name)):
+        if any(word in SHELLS for name in context.catalogue.names for word in words_of(name)):
             params["args_pattern"] = _CHANGING_COMMAND
     asking = [name for name in context.catalogue.names if is_asking(name) and is_usable(name) and name not in tools]
     if not tools and not params:

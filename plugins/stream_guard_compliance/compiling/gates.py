@@ -5,7 +5,6 @@ What a session has seen is kept as a label: a rule in shadow mode sets it, and t
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +12,7 @@ import re2
 
 from stream_guard import Json
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
-from stream_guard_compliance.compiling.patterns import literal
+from stream_guard_compliance.compiling.patterns import label_of, literal
 from stream_guard_compliance.reading.actions import stem
 from stream_guard_compliance.reading.values import Circumstance
 
@@ -38,7 +37,7 @@ def unless_asked(compiled: CompiledReading, words: tuple[str, ...]) -> CompiledR
     asked = "|".join(_mention(word) for word in words)
     if not compiled.rules or not asked or any(form["kind"] not in _GATED for form in compiled.rules):
         return CompiledReading(why=compiled.why or "whether the user asked for it cannot be told")
-    label = _label("asked", asked)
+    label = label_of("asked", asked)
     noted: Form = {
         "kind": "forbidden_text",
         "params": {"pattern": f"(?i){_YES}|{asked}", "where": "user"},
@@ -55,7 +54,7 @@ def in_case(compiled: CompiledReading, case: Circumstance, context: CompileConte
         return CompiledReading(why=compiled.why or "no rule of its sort can be held to a case")
     if case.sort == "called":
         tools = names_of(case.items, context)
-        label = _label("called", " ".join(tools))
+        label = label_of("called", " ".join(tools))
         noted: Form = {"kind": "no_call", "params": {"tool": tools}, "mode": "shadow", "set_labels": {label: "1"}}
         gate: Json = {"path": f"labels.{label}", "op": "exists", "value": True}
         gated = tuple(_with(form, "when", gate) for form in compiled.rules)
@@ -76,10 +75,6 @@ def _with(form: Form, key: str, condition: Json) -> Form:
         return {**form, key: condition}
     both: Json = {"any_of": [known, condition]} if key == "unless" else {"all_of": [known, condition]}
     return {**form, key: both}
-
-
-def _label(sort: str, text: str) -> str:
-    return f"{sort}_{zlib.crc32(text.encode()):08x}"
 
 
 def _mention(word: str) -> str:

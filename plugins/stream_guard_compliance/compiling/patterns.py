@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Final
 
 import re2
 
 GREETING: Final = r"^\W*\pL+(?:\W+\pL+)?\W*$"  # a word or two, which no rule about answers means
+
+# Some words that end in a stop and no question: what a person takes for an answer.
+ANSWER: Final = r"(?s)^\W*\w+\W+\w+\W+\w+.*[^?\s]\s*$"
+
+
+def label_of(sort: str, text: str) -> str:
+    """Return the name of a label that notes what a session has seen."""
+    return f"{sort}_{zlib.crc32(text.encode()):08x}"
 
 
 def literal(text: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from stream_guard import Json
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
-from stream_guard_compliance.compiling.patterns import GREETING, any_of, literal, placed
+from stream_guard_compliance.compiling.patterns import GREETING, any_of, label_of, literal, placed
 from stream_guard_compliance.reading.text_forms import PATTERNS
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
 
@@ -56,7 +57,7 @@ def _forms(reading: Reading, context: CompileContext) -> CompiledReading:
     return CompiledReading(tuple(rules), certain=not reading.left)
 
 
-def require_output(reading: Reading, context: CompileContext) -> CompiledReading:
+def require_output(reading: Reading, context: CompileContext) -> CompiledReading:  # noqa: PLR0911  # one for each sort
     """A text, a source or JSON in responses."""
     if reading.items == ("citation",):
         # A greeting of a word or two has nothing to give a source for.
@@ -70,6 +71,8 @@ def require_output(reading: Reading, context: CompileContext) -> CompiledReading
         return CompiledReading((json_rule,))
     if reading.shape == "form":
         return _forms(reading, context)
+    if reading.shape == "say_first":
+        return _said_first(reading, context)
     if reading.shape == "say_after":
         return _said_after(reading, context)
     if reading.shape in {"say_before", "not_empty"}:
@@ -80,6 +83,24 @@ def require_output(reading: Reading, context: CompileContext) -> CompiledReading
     return CompiledReading(
         tuple({"kind": "must_match_text", "params": {"pattern": pattern, "each": reading.each}} for pattern in patterns)
     )
+
+
+def _said_first(reading: Reading, context: CompileContext) -> CompiledReading:
+    """Return the rule that a text is said before a call; said with the call, it is said too."""
+    label = label_of("said", " ".join(reading.items))
+    noted: Form = {
+        "kind": "forbidden_text",
+        "params": {"pattern": any_of(reading.items)},
+        "mode": "shadow",
+        "set_labels": {label: "1"},
+    }
+    silent: Json = {"path": f"labels.{label}", "op": "exists", "value": True}
+    rule: Form = {
+        "kind": "no_call",
+        "params": {"tool": list[Json](names_of(reading.second, context))},
+        "unless": silent,
+    }
+    return CompiledReading((rule, noted), certain=not reading.guess)
 
 
 def _said_after(reading: Reading, context: CompileContext) -> CompiledReading:

@@ -242,8 +242,8 @@ def retries(fit: Fit) -> Reading | None:
 
 def described_actions(fit: Fit) -> Reading | None:
     """An action that is described in words has a limit; compiling decides which tools it means."""
-    if _most(fit) < 0:
-        return None
+    if _most(fit) < 0 or any(not token.low[:1].isalnum() for token in fit.of("n")):
+        return None  # an amount of money is no number of calls
     if fit.number() < _FEW and not any(token.symbol == "SESSION" for token in fit.tokens):
         return None
     words = tuple(token.low for part in ("deed", "object") for token in fit.of(part))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
@@ -94,7 +95,17 @@ def _main_begins(rest: Sequence[Token]) -> int | None:
             return number + 1
     if commas:
         return commas[0] + 1
-    return next((number for number in range(1, len(rest)) if _is_verb_of_main(rest, number)), None)
+    begins = next((number for number in range(1, len(rest)) if _is_verb_of_main(rest, number)), None)
+    return begins if begins is not None else _main_for_you(rest)
+
+
+def _main_for_you(rest: Sequence[Token]) -> int | None:
+    """Return where a main clause begins with "you must": "After each search you must call X"."""
+    solid = [number for number, token in enumerate(rest) if token.symbol]
+    for number, following in itertools.pairwise(solid[1:]):
+        if rest[number].symbol == "YOU" and rest[following].symbol in {"DUTY", "BAN"}:
+            return number
+    return None
 
 
 def _is_verb_of_main(rest: Sequence[Token], number: int) -> bool:

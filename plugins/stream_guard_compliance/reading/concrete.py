@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.circumstances import split_case
+from stream_guard_compliance.reading.composed.reader import compose
 from stream_guard_compliance.reading.exemptions import split_request, words_of_deed
 from stream_guard_compliance.reading.grammar import parse
 from stream_guard_compliance.reading.statements import bare, without_purposes
@@ -17,9 +19,10 @@ _WHATEVER_FOR: Final = frozenset(("order", "confirm_before", "limit", "require_o
 _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output"))
 
 
-def read_concrete(statement: Sequence[Token]) -> Reading | None:
-    """Return what a statement says, where a rule can check all of it."""
-    return _plain(statement) or _unless_asked(statement) or _in_case(statement)
+def read_concrete(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
+    """Return what a statement says, where a rule can check all of it, or enough to be broken by nothing else."""
+    found = _plain(statement) or _unless_asked(statement, catalogue) or _in_case(statement, catalogue)
+    return [found] if found is not None else compose(statement, catalogue)
 
 
 def _plain(statement: Sequence[Token]) -> Reading | None:
@@ -39,9 +42,9 @@ def _parsed(statement: Sequence[Token]) -> Reading | None:
     return parse(bare(statement)) or parse(bare(statement, lists=True))
 
 
-def _unless_asked(statement: Sequence[Token]) -> Reading | None:
+def _unless_asked(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     head, named = split_request(statement)
-    inner = _parsed(head) if named is not None else None
+    inner = _parsed(head) or _composed(head, catalogue) if named is not None else None
     if inner is None or named is None or inner.kind not in {*_FORBIDS, "limit"}:
         return None
     words = (*named, *words_of_deed(head)) if inner.kind in _FORBIDS else named
@@ -49,13 +52,23 @@ def _unless_asked(statement: Sequence[Token]) -> Reading | None:
     return Reading(kind, inner.items, inner=inner, asked=True, words=words, frame=f"{inner.frame}, unless asked")
 
 
-def _in_case(statement: Sequence[Token]) -> Reading | None:
+def _in_case(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     case, rest = split_case(statement)
     if case is None:
         return None
+    rest = [token for token in rest if token.low not in _AT_ONCE]
     inner = _plain(rest) or _plain([Token("DUTY", "must", 0, 0), *rest])  # in a case, "call X" is meant as a must
+    inner = inner or _composed(rest, catalogue)
     if inner is None:
         return None
     if inner.kind not in _FORBIDS and (inner.kind != "require_tool" or case.sort == "called"):
         return None
     return Reading("conditional", inner.items, inner=inner, case=case, frame=f"{inner.frame}, in a case")
+
+
+_AT_ONCE: Final = frozenset(("immediately", "instead", "straightaway", "promptly"))
+
+
+def _composed(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:
+    found = compose(statement, catalogue)
+    return found[0] if len(found) == 1 else None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from stream_guard_compliance.reading.document import Sentence
+from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.word_lists import word_set
 
 _SCOPES: Final = word_set("if when whenever for during after before once while unless in on until where")
@@ -47,7 +48,27 @@ _IN_MODE: Final = re.compile(
 
 def modes_of(prompt: str) -> frozenset[str]:
     """Return the modes that a prompt says the agent is in: what holds in such a mode holds."""
-    return frozenset(word.lower() for match in _IN_MODE.finditer(prompt) for word in match.groups() if word)
+    stated = [match for match in _IN_MODE.finditer(prompt) if not _is_condition(prompt, match.start())]
+    return frozenset(word.lower() for match in stated for word in match.groups() if word)
+
+
+def _is_condition(prompt: str, start: int) -> bool:
+    """Whether "you are in plan mode" stands behind a word that makes a condition of it."""
+    before = prompt[max(0, start - 20) : start].lower().split()
+    return bool(before) and before[-1] in {"when", "if", "while", "whenever", "unless", "once", "until", "after"}
+
+
+def without_mode(tokens: Sequence[Token], modes: frozenset[str]) -> Sequence[Token]:
+    """Return a sentence without "In plan mode," at its beginning, where the prompt says that this is the mode."""
+    at = next((number for number, token in enumerate(tokens[:7]) if token.low.rstrip(",:") == "mode"), -1)
+    words = {word for token in tokens[: max(at, 0)] for word in token.low.split()}
+    if at < 1 or not words & modes or not words <= modes | _IN_A_MODE or not words & {"in", "while", "during"}:
+        return tokens
+    rest = tokens[at + 1 :]
+    return rest[1:] if rest and rest[0].text in {",", ":"} else rest
+
+
+_IN_A_MODE: Final = word_set("in while when during whilst you are currently the this if operating")
 
 
 def is_turned(sentence: Sentence, modes: frozenset[str] = frozenset()) -> bool:
@@ -80,6 +101,9 @@ def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
             gathered[lead][1].append(sentence.text.rstrip(".,;"))
             place = gathered[lead][0]
             joined[place] = replace(joined[place], end=sentence.end)
+        elif sentence.is_item and not sentence.leads and _heads(sentence):
+            text = f"{_HEADS[' '.join(_words(sentence.heading))]} {_lower(sentence.text)}"
+            joined.append(replace(sentence, text=text, heading=""))
         elif sentence.is_item and sentence.leads and _carries(lead):
             completed.add(lead)
             text = f"{lead.rstrip(': ')} {_lower(sentence.text)}"
@@ -91,6 +115,22 @@ def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
         joined[place] = replace(joined[place], text=f"{_opening(lead)} {', '.join(names)}.", leads=(), heading=heading)
     completed.update(gathered)
     return [replace(one, opens=True) if one.text in completed else one for one in joined]
+
+
+# Headings of a word or two under which every item is forbidden, or a duty.
+_HEADS: Final = {
+    **dict.fromkeys(
+        ("never", "do not", "don't", "don'ts", "never do", "you must not", "must not", "you must never"), "Never"
+    ),
+    **dict.fromkeys(("always", "you must", "must", "always do", "you must always", "do's"), "Always"),
+}
+
+
+def _heads(sentence: Sentence) -> bool:
+    """Whether a heading is the verb of every item under it; an item with a verb for this of its own is read alone."""
+    first = _words(sentence.text)[:1]
+    begins = first == [] or first[0] in _CARRY | {"do", "if", "when", "only", "you"}
+    return " ".join(_words(sentence.heading)) in _HEADS and not begins and not sentence.is_example
 
 
 def _words(text: str) -> list[str]:

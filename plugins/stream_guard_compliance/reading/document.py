@@ -84,9 +84,35 @@ def split(prompt: str) -> list[Sentence]:
             sentences.append(
                 Sentence(above.heading, block.content, block.end, is_heading=True, is_example=block.is_example)
             )
+        elif block.sort == "row":
+            sentences += _of_row(prompt, block, above)
         else:
             sentences += _of_block(prompt, block, above)
     return sentences
+
+
+_NAME: Final = re.compile(r"[*_`]{0,3}([A-Za-z][\w.-]{1,80})(?:\(\))?[*_`]{0,3}")
+
+
+def _of_row(prompt: str, block: Passage, above: _Above) -> list[Sentence]:
+    """Return a row of a table as a sentence: what its first cell names, and what the others say about it."""
+    cells = [clean(cell) for cell in prompt[block.content : block.end].strip().strip("|").split("|")]
+    said = " ".join(cell for cell in cells[1:] if cell)
+    if not said:
+        return []
+    name = _NAME.fullmatch(cells[0])
+    found = Sentence(
+        f"{cells[0]}: {said}" if cells[0] else said,
+        block.content,
+        block.end,
+        above.heading,
+        is_item=True,
+        is_example=block.is_example,
+        describes=name.group(1) if name else "",
+        block=block.start,
+        outer=above.outer,
+    )
+    return [found]
 
 
 def _of_block(prompt: str, block: Passage, above: _Above) -> list[Sentence]:

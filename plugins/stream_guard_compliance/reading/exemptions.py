@@ -51,7 +51,7 @@ def _asked_for(tail: Sequence[Token], head: Sequence[Token]) -> tuple[str, ...] 
         return None
     named = [word for word in words if word not in _ASKS and word not in _AROUND and stem(word) not in stems]
     if len(named) > _MOST_NAMED or any(
-        token.symbol not in {"W", "ASK", "", "PERSON", "EXPLICIT", "BE"} for token in tail
+        token.symbol not in {"W", "ASK", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"} for token in tail
     ):
         return None
     wordy = any(stem(word) in {"detail", "explan", "length", "longer"} for word in named)

@@ -34,7 +34,7 @@ class Passage:
 
     start: int
     end: int
-    sort: str  # text, item, heading, code
+    sort: str  # text, item, heading, code, row
     content: int  # where the words begin, behind a bullet or a heading's marks
     indent: int = 0
     level: int = 0
@@ -144,7 +144,7 @@ def _depth(line: str) -> int:
     return line.count("{") + line.count("[") - line.count("}") - line.count("]")
 
 
-def _sort_of(line: str, start: int) -> tuple[str, int, int, int]:
+def _sort_of(line: str, start: int) -> tuple[str, int, int, int]:  # noqa: PLR0911  # one for each sort
     """Return what a line is, where its words begin, how far it is indented, and the level of a heading."""
     stripped = line.strip()
     indent = len(line) - len(line.lstrip())
@@ -157,6 +157,8 @@ def _sort_of(line: str, start: int) -> tuple[str, int, int, int]:
         return "code", start, indent, 0
     if stripped[0] == "<" and _TAG.fullmatch(stripped):
         return "tag", start, indent, 0
+    if stripped[0] == "|" and stripped[-1] == "|" and len(stripped) > 2:
+        return ("row" if stripped.strip("|-: ") else "blank"), start + indent, indent, 0
     bullet = _BULLET.match(line)
     if bullet and not _NUMBER_ALONE.match(line):
         return "item", start + bullet.end(), indent, 0

@@ -8,8 +8,9 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, ToolDeclaration, declarations, declared_in
 from stream_guard_compliance.reading.clauses import opens_leading
+from stream_guard_compliance.reading.composed.topics import read_about, topic_of
 from stream_guard_compliance.reading.concrete import read_concrete
-from stream_guard_compliance.reading.context import completes, is_turned, join_lists, modes_of, scope_of
+from stream_guard_compliance.reading.context import completes, is_turned, join_lists, modes_of, scope_of, without_mode
 from stream_guard_compliance.reading.document import Sentence, split
 from stream_guard_compliance.reading.frames import classify, frame_of
 from stream_guard_compliance.reading.statements import opened_scope, statements_of
@@ -54,13 +55,16 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
     modes = modes_of(prompt)
     depends = -1  # the block in which a sentence began with a condition: what follows there may hang on it
     for sentence in join_lists(split(prompt)):
-        tokens = tokenize(sentence.text, catalogue, before)
-        if tokens and tokens[0].low in _EXCEPTIONS:
+        tokens = without_mode(tokenize(sentence.text, catalogue, before), modes)
+        if tokens and tokens[0].low in _EXCEPTIONS and not _stands_alone(sentence, tokens):
             _bind_last(read, sentence)
-        always = bool(tokens) and tokens[0].low in _ALWAYS and not sentence.is_item
-        narrowed = (depends == sentence.block and not always) or bool(tokens and tokens[0].low in _GOES_ON)
+        narrowed = (depends == sentence.block and not _holds_always(sentence, tokens)) or bool(
+            tokens and tokens[0].low in _GOES_ON
+        )
         narrowed = narrowed or is_turned(sentence, modes)
-        read += [ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens, narrowed=narrowed)]
+        read += [
+            ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens, catalogue, narrowed=narrowed)
+        ]
         if tokens and opens_leading(tokens) and tokens[0].symbol in {"IF", "UNLESS", "ONCE"}:
             depends = sentence.block
         own = antecedent_of(tokens)
@@ -71,7 +75,9 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
     return read
 
 
-def read_sentence(sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool = False) -> list[Reading]:
+def read_sentence(
+    sentence: Sentence, tokens: Sequence[Token], catalogue: Catalogue, *, narrowed: bool = False
+) -> list[Reading]:
     """Return what a sentence says: each concrete statement by itself, and one reading for all the rest.
 
     ``narrowed`` says that it goes on with something before it, so that it is not concrete by itself.
@@ -81,7 +87,7 @@ def read_sentence(sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool
         return [nothing]
     if len(tokens) > LONGEST:
         return [Reading("unparsed", why=f"a sentence of more than {LONGEST} words and marks is not read")]
-    concrete, rest, conditions = _read_statements(sentence, tokens, narrowed=narrowed)
+    concrete, rest, conditions = _read_statements(sentence, tokens, catalogue, narrowed=narrowed)
     introduces = sentence.text.endswith(":") and not any(reading.items == ("json",) for reading in concrete)
     if concrete and (conditions or introduces):
         # What one half of a sentence asks for, the other half may take back.
@@ -98,20 +104,22 @@ def read_sentence(sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool
 
 
 def _read_statements(
-    sentence: Sentence, tokens: Sequence[Token], *, narrowed: bool
+    sentence: Sentence, tokens: Sequence[Token], catalogue: Catalogue, *, narrowed: bool
 ) -> tuple[list[Reading], list[Reading], list[str]]:
     """Return the concrete statements of a sentence, the others, and the conditions of those."""
     scope = scope_of(sentence)
     concrete: list[Reading] = []
     rest: list[Reading] = []
     conditions: list[str] = []
+    topic = topic_of(sentence.describes, sentence.label, catalogue)
     for statement in statements_of(tokens):
         frame = frame_of(statement, scope)
-        reading = None if scope else read_concrete(statement)
-        if reading is not None and narrowed:
-            rest.append(replace(reading, kind="conditional", why=_GOES_ON_WHY, modality=frame.modality))
-        elif reading is not None:
-            concrete.append(replace(reading, concrete=True, modality=frame.modality))
+        topic = statement if all(token.symbol in {"TOOL", "SEP", ""} for token in statement) else topic
+        readings = [] if scope else read_concrete(statement, catalogue) or read_about(statement, topic, catalogue)
+        if readings and narrowed:
+            rest.append(replace(readings[0], kind="conditional", why=_GOES_ON_WHY, modality=frame.modality))
+        elif readings:
+            concrete += [replace(reading, concrete=True, modality=frame.modality) for reading in readings]
         else:
             rest.append(classify(frame))
             conditions += [frame.condition] if frame.condition else []
@@ -142,6 +150,22 @@ def _is_tool_list(sentence: Sentence, symbols: Sequence[str]) -> bool:
     """Whether it only lists names: "Tools: search, calculator"."""
     words = sentence.label.lower().split()
     return "tools" in words and len(words) <= 3 and set(symbols) <= {"TOOL", "W", "SEP", "CODE", "NAME"}
+
+
+def _holds_always(sentence: Sentence, tokens: Sequence[Token]) -> bool:
+    """Whether a sentence behind a condition is none of its: it says always or every, and refers to nothing."""
+    refers = any(token.symbol in {"PRONOUN", "THISTOOL"} or token.inherited or token.low in _REFERS for token in tokens)
+    every = any(word in _EVERY for token in tokens for word in token.low.split())
+    return bool(tokens) and ((tokens[0].low in _ALWAYS and not sentence.is_item) or (every and not refers))
+
+
+_REFERS: Final = word_set("this that these those them they so such there instead then")
+_EVERY: Final = word_set("every always all each")
+
+
+def _stands_alone(sentence: Sentence, tokens: Sequence[Token]) -> bool:
+    """Whether an item that begins with an exception has an order of its own: "Unless asked, always ..."."""
+    return sentence.is_item and tokens[0].low == "unless" and any(token.text == "," for token in tokens)
 
 
 def _bind_last(read: list[ReadSentence], sentence: Sentence) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from stream_guard_compliance.reading.clauses import opens_leading
+from stream_guard_compliance.reading.clauses import leading_and_main, opens_leading
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.verbs import VERBS
 from stream_guard_compliance.reading.word_lists import word_set
@@ -20,26 +20,48 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
     """Return the statements of a sentence: cut at semicolons, colons and dashes, and before a new order."""
     statements: list[list[Token]] = [[]]
     depth = 0
-    only_leads = bool(tokens) and opens_leading(tokens)  # so far there is only the clause before the main one
+    leads = _length_of_leading(tokens)
+    only_leads = bool(leads)  # so far there is only the clause before the main one
     for number, token in enumerate(tokens):
         depth = max(0, depth + (token.symbol == "OPENED") - (token.symbol == "CLOSED"))
         joins = token.symbol == "SEP" or token.low == "but"
         allows = token.low == "but" and any(one.symbol == "FREE" for one in tokens[number:])  # "but more is fine"
         begins = allows or (joins and not only_leads and _is_new_order(tokens[number + 1 : number + 4]))
+        if depth == 0 and token.text == ":" and _are_tools(tokens[number + 1 :]):
+            continue  # "only these tools: search, read"
         if depth == 0 and (token.symbol == "CUT" or begins):
             statements.append([])
             following = [one for one in tokens[number + 1 : number + 4] if one.symbol != "SEP"]
-            only_leads = bool(following) and opens_leading(following)
+            leads = number + 1 + _length_of_leading(tokens[number + 1 :]) if following else 0
+            only_leads = leads > number + 1
         else:
             statements[-1].append(token)
-            only_leads = only_leads and token.text != ","
+            only_leads = only_leads and number + 1 < leads
     return [statement for statement in statements if any(token.symbol for token in statement)] or [list(tokens)]
+
+
+def _are_tools(tokens: Sequence[Token]) -> bool:
+    return any(token.symbol == "TOOL" for token in tokens) and all(
+        token.symbol in {"TOOL", "SEP", ""} for token in tokens
+    )
+
+
+def _length_of_leading(tokens: Sequence[Token]) -> int:
+    """Return how many tokens the clause before the main one takes: "Before booking, cancelling or changing it,"."""
+    first = next((number for number, token in enumerate(tokens) if token.symbol != "SEP"), len(tokens))
+    if first == len(tokens) or not opens_leading(tokens[first:]):
+        return 0
+    comma = next((number for number, token in enumerate(tokens) if token.text == "," and number > first), -1) + 1
+    leading, main = leading_and_main(tokens[first:])
+    return max(comma, first + len(leading)) if leading and main else comma
 
 
 def _is_new_order(following: Sequence[Token]) -> bool:
     """Whether an order begins behind an "and", a "but" or a comma."""
     symbols = [token.symbol for token in following if token.symbol]
     lows = [token.low for token in following]
+    if "only with" in lows:  # "and only with the user's approval" goes on with what stands before it
+        return False
     if symbols[:1] == ["BAN"]:
         return lows[0] not in {"avoid", "not to"}
     if symbols[:1] == ["DUTY"] and lows[0] in {"must", "should", "always"}:

@@ -39,14 +39,15 @@ _PHRASES: Final[dict[str, str]] = {
     "it is forbidden to | it is prohibited to | it is not allowed to | it is not permitted to | "
     "is not allowed to | are not allowed to | are forbidden from | are prohibited from | are not permitted to | "
     "are forbidden to | strictly forbidden from | strictly forbidden to | strictly prohibited from | "
-    "strictly not allowed to",
+    "strictly not allowed to | is never to | are never to | must in no case | in no event | on no account",
     "DUTY": "must | shall | should | always | have to | has to | need to | needs to | required to | "
     "be sure to | make sure to | make sure you | make sure that you | ensure you | ensure that you | "
     "remember to | take care to | ought to | supposed to | expected to | obligated to | mandatory to | "
     "must always | should always | must also | it is mandatory to | it is required to | it is important to | "
     "it is essential to | it is imperative to | it is critical to | be certain to | see to it that you | "
     "without fail | it is critical that you | it is important that you | it is essential that you | "
-    "it is imperative that you | it is crucial that you | it is crucial to | it is mandatory that you",
+    "it is imperative that you | it is crucial that you | it is crucial to | it is mandatory that you | is to be | "
+    "are to be | ensure that | ensure | see to it that | make sure that | make sure",
     "MAY": "may | can | could | might | allowed to | permitted to | able to | will be able to | can also | may also",
     "FREE": "feel free to | feel free | free to | welcome to | do not hesitate to | never hesitate to | "
     "do not be afraid to | never be afraid to | no need to | not need to | need not | not have to | "
@@ -65,7 +66,7 @@ _PHRASES: Final[dict[str, str]] = {
     "suggested | it is best to | it is better to | best to | better to | good practice | instead of | "
     "rather than | unless necessary | when useful | where useful | when helpful | where helpful | "
     "if it makes sense | where it makes sense | when it makes sense | favor | favour | lean towards | "
-    "where sensible",
+    "where sensible | perhaps | maybe | possibly",
     # conditions, order
     "IF": "if | when | whenever | in case | in the event | as soon as | as long as | while | otherwise | "
     "except | except when | except if | except for | depending | provided that | where | only if | only when | "
@@ -77,7 +78,12 @@ _PHRASES: Final[dict[str, str]] = {
     "BEFORE": "before | prior to | ahead of | precede | precedes | in advance of",
     "PRECEDED": "preceded by | preceding | prior",
     "AFTER": "after | following a | following any | right after | immediately after",
-    "FIRST": "first | beforehand | in advance",
+    "FIRST": "first | beforehand | in advance | at the start of the conversation | "
+    "at the beginning of the conversation | "
+    "at the start of every conversation | at the beginning of every conversation | at the start of each conversation | "
+    "at the start of the session | at the beginning of the session | at the start of every session | "
+    "at the beginning of each conversation | before anything else | before doing anything else | as the first step | "
+    "as your first step | as your first action | as the first action | first of all",
     "THEN": "and then | followed by | and afterwards | and only then",
     "WITHOUT": "without | without first | without having",
     "BECAUSE": "because | since it | since this | since they | as it | as this | as that | as they | so that | "
@@ -154,7 +160,7 @@ _PHRASES: Final[dict[str, str]] = {
     "ANSWER": "answers | replies | response | responses | message | messages | your output | outputs | "
     "the reply | reply length | your answer | your reply | your response | every answer | each answer | "
     "every reply | each reply | every response | each response | every message | each message | all replies | "
-    "all answers | all responses | your answers | your replies | your responses",
+    "in chat | in the chat | all answers | all responses | your answers | your replies | your responses",
     "PHRASE": "phrase | phrases | words like | disclaimer | text | term | expression",
     "PROMPT": "system prompt | system prompts | system instructions | system message | hidden instructions | "
     "internal instructions | initial instructions | initial prompt | developer message | these instructions | "
@@ -181,7 +187,8 @@ _PHRASES: Final[dict[str, str]] = {
     "DEED": "sql | commands | operations | actions | changes | queries | statements | command | action | operation",
     "FORBIDDEN": "forbidden | prohibited | banned | off limits | off-limits | disallowed | not allowed | "
     "not permitted | strictly forbidden | strictly prohibited | never allowed | never permitted | "
-    "never to be used | never to be called",
+    "never to be used | never to be called | disabled | turned off | switched off | not available | unavailable | "
+    "out of bounds | not to be used | not to be called",
     "NEED": "require | requires | need | needs | required | is required for | are required for",
     "SUCCEEDED": "succeeded | has succeeded | was called | has been called | is called | was called first | "
     "has run | was successful | has completed | completed | has returned | returned ok | has passed | passed | "
@@ -211,7 +218,7 @@ _PHRASES: Final[dict[str, str]] = {
     "MULTIPLE": "multiple | several | many | two or more | additional",
     "WINDOW": "per minute | per hour | per day | per second | per week | a day | an hour | every minute | every hour",
     "AMOUNT": "above | exceeding | greater than | larger than | beyond | of more than | worth more than",
-    "ONLY": "only | exclusively | solely | nothing but",
+    "ONLY": "only | exclusively | solely | nothing but | restricted to | limited to | confined to",
     "OTHERTHAN": "other than | besides | apart from | except for the | any other than | but",
     "EACH": "each | every | any | all",
     "ANYWAY": "under any circumstances | at any time | at all | in any case | for any reason | in any situation | "
@@ -221,7 +228,7 @@ _PHRASES: Final[dict[str, str]] = {
     "with this structure | with no exceptions",
     "EXPLICIT": "explicit | explicitly | clear | clearly | prior | express | verbal | written | "
     "their | informal | formal | "
-    "affirmative",
+    "affirmative | recorded | final",
     "BE": "is | are | be | been | being | was | were | has been | have been | will be",
     "SEP": "and | or | , | nor | and/or | / | as well as",
     "SUCHAS": "such as | like | e.g. | e.g | namely | for example | including",

@@ -176,7 +176,7 @@ def argument(fit: Fit) -> Reading | None:
     if not name.replace("_", "").isalnum() or not name[:1].isalpha():
         return None
     if fit.of("least"):
-        return Reading("forbid_arg", (name,), over=fit.amount(), each=False, shape="argument")
+        return Reading("forbid_arg", (name,), least=fit.amount(), shape="argument")
     if fit.of("n"):
         most = fit.amount() - any(token.symbol == "FEWER" for token in fit.tokens)
         return Reading("forbid_arg", (name,), over=most, shape="argument")

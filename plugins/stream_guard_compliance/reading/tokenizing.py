@@ -148,6 +148,10 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
     solid = [number for number, token in enumerate(tokens) if token.symbol]
     for place, number in enumerate(solid):
         token = tokens[number]
+        before_it = found[solid[place - 1]].symbol if place else ""
+        if before_it in {"CALL", "RUN"} and token.symbol in _WORDS and token.text in catalogue.names:
+            found[number] = replace(token, symbol="TOOL")
+            continue
         if token.symbol not in {"W", "CODE"} or not re.fullmatch(r"[A-Za-z][\w.-]{0,120}", token.text):
             continue
         previous = found[solid[place - 1]] if place else None
@@ -157,7 +161,9 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
             or (previous.symbol == "SEP" and place > 1 and found[solid[place - 2]].symbol == "TOOL")
         )
         labelled = (
-            following is not None and following.symbol == "TOOLWORD" and following.low in {"tool", "function", "tools"}
+            following is not None
+            and following.symbol == "TOOLWORD"
+            and following.low in {"tool", "function", "tools", "command"}
         )
         # What the sentence before was about is meant again: "The extract tool is slow. Do not repeat an extract query."
         labelled = labelled or (catalogue.closed and token.text.islower() and token.text in before.tools)
@@ -179,6 +185,9 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
         ):
             found[number] = replace(token, symbol="NAME")
     return found
+
+
+_WORDS: Final = frozenset(("CLOSE", "STOP", "ANSWER", "REPLY", "SAY", "ASK", "OPEN", "DISCLOSE", "KEEP", "SKIP", "SET"))
 
 
 def _is_subject(place: int, following: Token | None) -> bool:

@@ -30,7 +30,8 @@ TEXT_WITH_CALLS: Final = "text_with_calls"
 Shape: TypeAlias = Literal[
     "", "per_turn", "alone", "repeat", "not_after", "first_action", "finish", "acts", "form", "say_after", "say_before",
     "not_empty", "edits", "deletes", "path",
-    "argument", "command", "folder", "each_turn",
+    "argument", "command", "folder", "each_turn", "nothing_after", "answer_after", "say_first", "per_exchange",
+    "size", "length", "apart", "filled", "literal", "absent", "words", "has", "value", "given",
 ]  # fmt: skip
 """Which rule of its kind a reading is, where it is not the plain one."""
 
@@ -62,6 +63,7 @@ class Reading:
     described: tuple[str, ...] = ()  # an action in words, where no tool is named
     destructive: bool = False
     over: float | None = None  # an amount over which the rule holds
+    least: float | None = None  # and one under which it does
     by: str = ""  # who alone may do it, or who must approve
     place: Literal["", "start", "end"] = ""  # where in a response a text must stand
     each: bool = True  # every response, or one of the session's

@@ -76,7 +76,7 @@ def test_description_of_a_tool_is_no_rule_and_an_order_inside_it_is() -> None:
         "Do not use functions.", "Never use the API.", "Do not take any action.", "Do not use the tool.",
         "Write at most 5 words.", "Use only one tool.", "Make 4 tool calls per session.", 'Do not include "SELECT".',
         'Always include "LIMIT 100".', "Do not add libraries like Lodash.", "Only admins may call pay_bill.",
-        "Always use pay_bill.", "Always call pay_bill when you are done.",
+        "Always use pay_bill.", "Always call pay_bill when you are bored.",
     ],
 )  # fmt: skip
 def test_sentence_that_may_mean_less_than_all_calls_or_all_answers_is_not_concrete(sentence: str) -> None:

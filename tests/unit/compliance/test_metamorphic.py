@@ -65,7 +65,7 @@ def test_marks_and_fillers_change_nothing(sentence: str, form: str) -> None:
     [
         "If the customer is angry, {small}.", "When you are in plan mode, {small}.", "In plan mode, {small}.",
         "For new customers, {small}.", "{} if the customer is angry.", "{} unless a test needs it.",
-        "{} until the case is closed.", "{} while the shop is closed.", "{} in plan mode.", "{} for new customers.",
+        "{} until the shop is open.", "{} while the shop is closed.", "{} in plan mode.", "{} for new customers.",
         "{} when possible.", "{} after midnight.", "## When the shop is closed\n- {}.", "If the shop is closed:\n- {}.",
         "**Refund requests:** {}.", "{} \u2014 except on Sundays.", "{}. However, this does not hold on Sundays.",
         "{}; if it is late, use your judgement.", "{} (only on Sundays).", "- On Sundays:\n  - {}.",

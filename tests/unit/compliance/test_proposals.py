@@ -34,11 +34,14 @@ def read(prompt: str, **proposal: Any) -> tuple[str, bool, str]:
     [
         ("Never, my friend, call wipe_disk.", {"kind": "forbid_tool", "tools": ["wipe_disk"]}),
         ("You must kindly call done.", {"kind": "require_tool", "tools": ["done"]}),
-        ("You must use check_user right before pay_bill, always.", ORDER),
+        ("You must use check_user right before lightly using pay_bill, always.", ORDER),
         ("Never ever so much as call pay_bill before check_user.", ORDER),
-        ("Never call pay_bill without the polite approval of the user.", YES),
+        ("Never lightly call pay_bill without the polite approval of the user.", YES),
         ("Never bother to call pay_bill more than 3 times.", {"kind": "limit", "tools": ["pay_bill"], "most": 3}),
-        ('Never tell anybody "it is free" or "it is cheap".', {"kind": "forbid_output", "texts": ["it is free"]}),
+        (
+            'Never tell anybody "it is free" or "it is cheap" lightly.',
+            {"kind": "forbid_output", "texts": ["it is free"]},
+        ),
     ],
 )
 def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
@@ -67,8 +70,12 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
         ("Never lightly call wipe_disk.", {"kind": "limit", "most": 3}, "no upper bound"),
         ("Never sadly call wipe_disk more than 3 times.", {"kind": "limit", "most": 2}, "does not have the number"),
         ("Never sadly call wipe_disk more than 3 times per turn.", {"kind": "limit", "most": 3}, "part of a session"),
-        ("You must gladly call pay_bill before check_user.", TURNED, "in this order"),
-        ('Never tell anybody "no".', {"kind": "forbid_output", "tools": (), "texts": ("yes",)}, "quotation marks"),
+        ("You must call pay_bill before gladly calling check_user.", TURNED, "in this order"),
+        (
+            'Never tell anybody "no" lightly.',
+            {"kind": "forbid_output", "tools": (), "texts": ("yes",)},
+            "quotation marks",
+        ),
     ],
 )
 def test_reading_that_the_sentence_does_not_show_is_refused_with_the_reason(
@@ -166,9 +173,9 @@ ASKED = {"type": "user_message", "content": "Please force it."}
 FRAMES: list[tuple[str, dict[str, Any]]] = [
     ("Pay no more than one bill, I beg you, with pay_bill per turn.", {
         "kind": "limit", "shape": "per_turn", "tools": ("pay_bill",), "most": 1, "breaks": (TWICE,), "keeps": (PAYS,)}),
-    ("Under no circumstances, dear friend, run `git push --force`.", {
+    ("Under no circumstances run `git push --force` lightly.", {
         "kind": "forbid_arg", "shape": "command", "texts": ("git push --force",), "breaks": (GIT,), "keeps": (PAYS,)}),
-    ("Never, dear friend, run `git push --force` unless the user asks for it.", {
+    ("Never run `git push --force` lightly unless the user asks for it.", {
         "kind": "forbid_arg", "shape": "command", "texts": ("git push --force",), "unless_asked": True,
         "breaks": (GIT,), "keeps": (ASKED, GIT)}),
     ("Never in your life call wipe_disk right after pay_bill.", {

@@ -1,0 +1,243 @@
+"""What arguments must be: within a bound, one of some values, with or without a text, there or not there."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from stream_guard_compliance.reading.catalogue import Catalogue
+from stream_guard_compliance.reading.commands import is_command
+from stream_guard_compliance.reading.composed.acts import act_of, is_narrowed_behind
+from stream_guard_compliance.reading.composed.bounds import Bound, bound_of
+from stream_guard_compliance.reading.composed.segments import Parts
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import Reading
+from stream_guard_compliance.reading.word_lists import word_set
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
+_STARTS: Final = word_set("start starts begin begins prefixed")
+_ENDS: Final = word_set("end ends finish finishes sign signed")
+_HAS: Final = word_set("contain contains include includes have has including containing carry mention")
+_UNITS: Final = {"c": "chars", "w": "words"}
+_MONEY: Final = word_set("percent eur usd dollars euros dollar euro gbp pounds")
+_SPEAKS: Final = frozenset(("DISCLOSE", "REPLY"))
+_PUTS: Final = word_set("put fill set pass provide use add specify include send")
+_SAYS: Final = word_set("say says saying mention tell output print repeat quote promise respond reply answer state")
+
+
+def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """Return what a statement says about an argument."""
+    if any(one.relation != "with" for one in parts.others):
+        return None
+    tokens = (*parts.main.tokens, *(token for one in parts.others for token in one.tokens if token.symbol == "TOOL"))
+    args = arguments_in(tokens)
+    tools = tuple(dict.fromkeys(token.text for token in tokens if token.symbol == "TOOL" and not token.described))
+    bound = bound_of(tokens, parts.polarity)
+    if bound is not None:
+        return _bounded(tokens, args, tools, bound, catalogue)
+    if parts.polarity == "not":
+        return _forbidden(tokens, args, tools)
+    return _valued(parts, args, tools, catalogue)
+
+
+def arguments_in(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the names of arguments that words have."""
+    names = [token.text for token in tokens if token.symbol in {"CODE", "ARGNAME"} and _NAME.fullmatch(token.text)]
+    return tuple(dict.fromkeys(names or _plain_names(tokens)))
+
+
+def _plain_names(tokens: Sequence[Token]) -> list[str]:
+    """Return an argument that plain words name: "the reason passed to X", "the subject line"."""
+    solid = [token for token in tokens if token.symbol]
+    named = any(token.symbol == "TOOL" and not token.described for token in tokens)
+    for token, following in itertools.pairwise(solid):
+        passed = named and following.low in {"passed", "given", "supplied"}
+        labels = passed or following.symbol == "LITWORD" or following.low in {"line", "field"}
+        if token.symbol in {"W", "PHRASE"} and labels and token.low.isalpha():
+            return [token.low]
+    return []
+
+
+def _bounded(
+    tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, ...], bound: Bound, catalogue: Catalogue
+) -> Reading | None:
+    unit = next((token.low for token in tokens if token.symbol == "UNIT"), "")
+    counted = any(token.symbol in {"SESSION", "TURN", "TIMES", "TOOLCALL", "QUESTION", "ATONCE"} for token in tokens)
+    if len(args) == 1 and unit[:1] in _UNITS and bound.most is not None:
+        return replace(_made((_UNITS[unit[0]],), tools, bound, "length"), described=tuple(args))
+    if len(args) == 1 and unit[:1] != "s" and (not counted or "ATONCE" in {token.symbol for token in tokens}):
+        listed = any(token.low in {"list", "array", "entries", "items", "elements", "contain"} for token in tokens)
+        shape = "size" if listed else "argument"
+        return _made(args, tools, bound, shape)
+    if unit[:1] in _UNITS and tools and bound.most is not None:
+        return _made((_UNITS[unit[0]],), tools, bound, "length")
+    money = any(token.low in _MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
+    act = act_of([token for token in tokens if token.low not in _MONEY and token.symbol != "NUM"], catalogue)
+    if money and act.tools and bound.most is not None and not set(act.left) - _CAPPED:
+        unit_of = ("percent",) if any(token.low == "percent" for token in tokens) else ()
+        amount = Reading("conditional", act.tools, over=bound.most, described=unit_of, guess=True)
+        return replace(amount, details=("the amount",), frame="composed: an amount")
+    return None
+
+
+_CAPPED: Final = word_set("capped limited per more than limit cap amount of")
+
+
+def _made(items: tuple[str, ...] | Sequence[str], tools: tuple[str, ...], bound: Bound, shape: str) -> Reading:
+    return Reading(
+        "forbid_arg",
+        tuple(items),
+        first=tools,
+        over=bound.most,
+        least=bound.least,
+        strict=bound.strict,
+        shape=shape,  # type: ignore[arg-type]  # one of three
+        frame="composed: a bound of an argument",
+    )
+
+
+def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, ...]) -> Reading | None:  # noqa: PLR0911  # one for each sort
+    """Texts that must not stand in arguments, and arguments that must not be given."""
+    if any(token.symbol in _SPEAKS or token.low in _SAYS | {"call", "invoke"} for token in tokens) and not tools:
+        return None
+    words = {word for token in tokens for word in token.low.split()}
+    empty = "EMPTY" in {token.symbol for token in tokens}
+    if empty and len(args) == 1:
+        return Reading("forbid_arg", tuple(args), first=tools, shape="filled", frame="composed: not empty")
+    inverted = any(token.low in _INVERTS or token.symbol == "OTHERTHAN" for token in tokens)
+    if inverted:
+        return _outside(tokens, tools)
+    literals = tuple(
+        token.text for token in tokens if token.symbol in {"CODE", "LITERAL", "FILE"} and _is_distinct(token.text)
+    )
+    plain = tuple(name for name in args if name not in literals)
+    if (literals or plain) and is_narrowed_behind(tokens, _MARKED):
+        return None
+    if literals and not plain:
+        return Reading("forbid_arg", literals, first=tools, shape="literal", frame="composed: a text in arguments")
+    if (
+        len(plain) == 1
+        and not literals
+        and (words & _PUTS)
+        and (_is_labelled(tokens) or words & {"put", "fill", "pass"})
+    ):
+        return Reading(
+            "forbid_arg", plain, first=tools, shape="absent", frame="composed: an argument that is not given"
+        )
+    listed = any(token.symbol == "FORBIDDEN" for token in tokens) or (len(plain) > 1 and all(map(str.isupper, plain)))
+    if plain and not literals and listed and not tools:
+        return Reading("forbid_arg", plain, shape="words", frame="composed: words of a command")
+    return None
+
+
+_MARKED: Final = frozenset(("CODE", "LITERAL", "FILE", "ARGNAME"))
+_INVERTS: Final = word_set("outside except beyond without than unless other")
+
+
+def _outside(tokens: Sequence[Token], tools: tuple[str, ...]) -> Reading | None:
+    """No file outside a folder."""
+    paths = [token.text for token in tokens if token.symbol == "CODE" and "/" in token.text and " " not in token.text]
+    writes = any(token.low.startswith(("writ", "edit", "creat", "modif", "sav", "chang")) for token in tokens)
+    outside = any(token.low == "outside" for token in tokens)
+    if len(paths) != 1 or not outside or not (writes or tools):
+        return None
+    return Reading("forbid_arg", tuple(paths), first=tools, shape="folder", frame="composed: a folder")
+
+
+def _is_labelled(tokens: Sequence[Token]) -> bool:
+    return any(token.symbol == "LITWORD" or token.low in {"field", "fields"} for token in tokens)
+
+
+def _is_distinct(text: str) -> bool:
+    """Whether a text stands in no ordinary prose: a path, a flag, a scheme, a name with a mark in it."""
+    marked = any(not char.isalnum() and not char.isspace() for char in text)
+    return is_command(text) or (marked and sum(map(str.isalnum, text)) > 1)
+
+
+def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue: Catalogue) -> Reading | None:
+    """An argument with a value, or a text that it begins with, ends with or has."""
+    tokens = parts.main.tokens
+    words = {word for token in tokens if token.symbol != "DUTY" for word in token.low.split()}
+    if parts.polarity == "only" and "/" in "".join(token.text for token in tokens if token.symbol == "CODE"):
+        return _outside([*tokens, Token("W", "outside", 0, 0)], tools)
+    quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
+    paths = tuple(token.text for token in tokens if token.symbol in {"CODE", "LITERAL"} and token.text not in args)
+    texts = quotes or paths or _bare_path(tokens)
+    subject = [token for token in tokens if token.symbol != "QUOTE" and token.low not in _STARTS | _ENDS | _HAS]
+    tools = tools or (act_of(subject, catalogue).tools if not args else ())
+    if not texts or not (args or tools) or parts.polarity not in {"must", "fact", "only"}:
+        return None
+    place = "start" if words & _STARTS else "end" if words & _ENDS else "in" if words & _HAS else ""
+    if place and (parts.polarity != "fact" or place != "in"):
+        return Reading(
+            "forbid_arg",
+            texts,
+            first=tools,
+            described=tuple(args[:1]),
+            shape="has",
+            place="" if place == "in" else place,  # type: ignore[arg-type]  # start or end
+            frame="composed: a text that an argument has",
+        )
+    binds = parts.polarity in {"must", "only"}
+    if len(args) == 1 and binds and any(token.symbol in {"BE", "DUTY"} for token in tokens):
+        return Reading(
+            "forbid_arg", (*args, *texts), first=tools, shape="value", frame="composed: the value of an argument"
+        )
+    return None
+
+
+def _bare_path(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return a path that stands in the sentence without marks: "starts with /workspace"."""
+    for at, token in enumerate(tokens[:-1]):
+        if token.text == "/" and tokens[at + 1].start == token.end:
+            return (f"/{tokens[at + 1].text}",)
+    return ()
+
+
+_ABOUT_FILES: Final = word_set(
+    "file files operations tools tool referring refer arguments reading writing operation calls commands edits editing "
+    "parameters reference references them these those operating path paths accessing access passed all any use used not"
+)
+
+
+def read_paths(parts: Parts, _catalogue: Catalogue) -> Reading | None:
+    """Return that paths have to be absolute, or relative."""
+    tokens = parts.main.tokens
+    sorts = {token.symbol for token in tokens if token.symbol in {"ABSPATH", "RELPATH"}}
+    words = {token.low for token in tokens if token.symbol in {"W", "DEED", "LITWORD", "CALL"}}
+    if parts.others or not sorts or not words <= _ABOUT_FILES or parts.polarity not in {"must", "only", "not"}:
+        return None
+    first = next(token.symbol for token in tokens if token.symbol in sorts)
+    bans = parts.polarity == "not" and len(sorts) == 1
+    wrong = first if bans else {"ABSPATH": "RELPATH", "RELPATH": "ABSPATH"}[first]
+    tools = tuple(token.text for token in tokens if token.symbol == "TOOL" and not token.described)
+    items = ("absolute" if wrong == "ABSPATH" else "relative",)
+    return Reading("forbid_arg", items, first=tools, shape="path", frame="composed: paths")
+
+
+def read_needed(statement: Sequence[Token]) -> Reading | None:
+    """Return arguments that a tool has to be given: "`check_in` is required for search_hotels"."""
+    args = arguments_in(statement)
+    tools = tuple(dict.fromkeys(token.text for token in statement if token.symbol == "TOOL" and not token.described))
+    needs = any(token.symbol == "NEED" or token.low in {"mandatory", "required"} for token in statement)
+    allowed = {
+        "CODE",
+        "ARGNAME",
+        "TOOL",
+        "SEP",
+        "NEED",
+        "BE",
+        "EACH",
+        "DUTY",
+        "LITWORD",
+        "CALL",
+        "CALLN",
+        "TOOLWORD",
+        "",
+    }
+    if not args or not tools or not needs or any(token.symbol not in allowed for token in statement):
+        return None
+    return Reading("forbid_arg", args, first=tools, shape="given", frame="composed: arguments that a tool needs")

@@ -1,0 +1,112 @@
+"""How often: calls in a session, in a response, since the user spoke, and the length of answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard_compliance.reading.catalogue import Catalogue
+from stream_guard_compliance.reading.composed.acts import Act, act_of
+from stream_guard_compliance.reading.composed.bounds import Bound, bound_of, number_of
+from stream_guard_compliance.reading.composed.segments import Parts
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import Reading
+from stream_guard_compliance.reading.word_lists import word_set
+
+_UNITS: Final = {"w": "words", "c": "chars", "s": "sentences", "p": "paragraphs", "l": "lines"}
+_EXCHANGES: Final = word_set("question request query task prompt")  # "per question": since the user spoke
+_FRAMES: Final = word_set(
+    "limit limited maximum max most yourself total number more than fewer less short concise brief text output keep "
+    "stay per long length reply answer response responses answers messages message contain include have make send "
+    "allowed you "
+)
+_SPEAKS: Final = word_set("text responses answers say speak")
+_COUNTING: Final = frozenset(
+    ("NUM", "TIMES", "ONCE", "ATMOST", "MORETHAN", "FEWER", "ORFEWER", "TURN", "SESSION", "ATONCE", "EXACTLY", "UNIT")
+)
+
+
+def read_count(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each sort
+    """Return how often something may be done, or how long an answer may be."""
+    if parts.others or parts.polarity == "fact":
+        return None  # "at most" bounds a permission too
+    tokens = parts.main.tokens
+    bound = _bound(tokens, parts)
+    if bound is None or bound.most is None or bound.least is not None:
+        return None
+    symbols = {token.symbol for token in tokens}
+    if any(token.symbol == "NUM" and not token.low[:1].isalnum() for token in tokens):
+        return None  # money is no number of calls
+    if "UNIT" in symbols:
+        return _length(tokens, bound, catalogue)
+    if "WINDOW" in symbols:
+        return None
+    if "QUESTION" in symbols and (symbols & {"ASK", "TURN"}):
+        asked = Reading("limit", (f"questions<={_most(bound)}",), frame="composed: questions")
+        return asked if "SESSION" not in symbols else None
+    return _calls(tokens, bound, catalogue)
+
+
+def _bound(tokens: Sequence[Token], parts: Parts) -> Bound | None:
+    """Return the bound; "only one", "exactly one" and "one at a time" are bounds too."""
+    found = bound_of(tokens, parts.polarity)
+    if found is not None:
+        return found
+    solid = [token for token in tokens if token.symbol]
+    numbers = [number for token in solid if (number := number_of(token)) is not None]
+    per_turn = any(token.symbol in {"TURN", "ATONCE", "SESSION"} for token in solid) or _each_answer(solid)
+    says_only = any(token.symbol in {"ONLY", "EXACTLY"} for token in solid)
+    if len(numbers) == 1 and parts.polarity in {"must", "only", "may"} and per_turn and (says_only or numbers == [1.0]):
+        return Bound(most=numbers[0])
+    return None
+
+
+def _each_answer(tokens: Sequence[Token]) -> bool:
+    """Whether every answer is meant: "each response has exactly one tool call"."""
+    first = [token for token in tokens if token.symbol][:2]
+    return bool(first) and first[-1 if first[0].symbol == "EACH" else 0].symbol == "ANSWER"
+
+
+def _most(bound: Bound) -> int:
+    return int(bound.most or 0) - bound.strict
+
+
+def _length(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Reading | None:
+    unit = next(token.low for token in tokens if token.symbol == "UNIT")[0]
+    act = act_of([token for token in tokens if token.symbol not in _COUNTING], catalogue)
+    if unit not in _UNITS or act.tools or set(act.left) - _FRAMES:
+        return None
+    about = any(token.symbol in {"ANSWER", "REPLY"} or token.low in _SPEAKS for token in tokens)
+    written = unit in {"s", "p"} and any(token.low == "write" for token in tokens)
+    if not about and not written:
+        return None
+    return Reading("limit", (f"{_UNITS[unit]}<={_most(bound)}",), frame="composed: the length of an answer")
+
+
+def _hands_off(tokens: Sequence[Token]) -> bool:
+    return any(token.symbol == "CALL" and token.low.startswith("hand") for token in tokens)
+
+
+def _calls(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Reading | None:
+    rest = [token for token in tokens if token.symbol not in _COUNTING]
+    act = act_of(rest, catalogue)
+    if not act.tools and any(token.symbol == "AGENTWORD" for token in tokens) and _hands_off(tokens):
+        act = Act(tuple(catalogue.handoffs), described=True)
+    most = _most(bound)
+    turn = next((token for token in tokens if token.symbol in {"TURN", "ATONCE"}), None)
+    if turn is None and _each_answer(tokens):
+        turn = tokens[0]
+    exchange = turn is not None and turn.low.split()[-1] in _EXCHANGES
+    if not act.tools:
+        called = any(token.symbol in {"TOOLCALL", "TOOLWORD"} for token in tokens)
+        same = any(token.symbol == "SAME" for token in tokens)
+        if called and turn is not None and not exchange and not set(act.left) - _FRAMES and not same and most > 0:
+            return Reading("limit", (f"parallel<={most}",), frame="composed: calls at a time")
+        return None
+    if set(act.left) - _FRAMES or most < 1:
+        return None
+    items = tuple(f"{tool}<={most}" for tool in act.tools)
+    if turn is None or exchange:
+        shape = "per_exchange" if exchange else ""
+        return Reading("limit", items, shape=shape, guess=act.described, frame="composed: calls in a session")  # type: ignore[arg-type]
+    return Reading("limit", items, shape="per_turn", guess=act.described, frame="composed: calls in a turn")

@@ -1,0 +1,170 @@
+"""What is said: texts that answers must not have or must have, and texts before or after a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from stream_guard_compliance.reading.catalogue import Catalogue, words_of
+from stream_guard_compliance.reading.composed.acts import Act, act_of, is_narrowed_behind
+from stream_guard_compliance.reading.composed.segments import Parts
+from stream_guard_compliance.reading.text_forms import NAMES as FORM_NAMES
+from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.word_lists import word_set
+
+_SPEAKS: Final = frozenset(("SAY", "REPLY", "DISCLOSE"))
+_VERBS: Final = word_set(
+    "say says saying send tell reply respond answer inform output write state display announce mention use include "
+    "refer call quote repeat start starting begin beginning open end finish sign close disclose reveal"
+)
+_STARTS: Final = word_set("start starts starting begin begins beginning open opening")
+_ENDS: Final = word_set("end ends ending finish finishing close closing sign conclude")
+_WRITING: Final = word_set("write edit create file files patch replace insert document code notebook")
+_WORDS: Final = word_set("word words phrase phrases term terms expression expressions sentence like")
+
+
+def read_said(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """Return what a statement says about texts."""
+    if parts.of("if"):
+        return None
+    tokens = parts.main.tokens
+    if len(parts.others) == 1:
+        return _said_beside(parts, catalogue)
+    if parts.others:
+        return None
+    if _speaks_and_calls(tokens) and (parts.polarity == "not" or any(token.low == "both" for token in tokens)):
+        return Reading("forbid_output", (TEXT_WITH_CALLS,), frame="composed: no text with a call")
+    if parts.polarity == "not":
+        return _forbidden(tokens, catalogue)
+    return _required(tokens, catalogue) if parts.polarity in {"must", "only"} else None
+
+
+def _speaks_and_calls(tokens: Sequence[Token]) -> bool:
+    """Whether an answer and a call at the same time are meant."""
+    symbols = {token.symbol for token in tokens}
+    at_once = bool(symbols & {"TURN", "ATONCE"}) or any(token.low in {"both", "while"} for token in tokens)
+    calls = bool(symbols & {"TOOLCALL", "TOOLWORD"}) and "TOOL" not in symbols
+    return bool(symbols & {"REPLY"}) and calls and at_once
+
+
+_IN_JSON: Final = word_set(
+    "single object valid other text exactly one only following format structure raw strict string as in just plain "
+    "output"
+)
+
+
+def _required(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
+    """An answer that is JSON, or has a tag around it."""
+    symbols = {token.symbol for token in tokens}
+    speaks = bool(symbols & {"REPLY", "ANSWER"}) or any(token.low in {"output", "return"} for token in tokens[:3])
+    act = act_of([token for token in tokens if token.symbol not in {"REPLY", "ANSWER", "QUOTE"}], catalogue)
+    early = any(token.symbol in {"REPLY", "ANSWER", "SAY"} for token in [one for one in tokens if one.symbol][:3])
+    if (
+        not speaks
+        or not early
+        or "TOOL" in symbols
+        or act.narrowed
+        or any(token.low in {"or", "final"} for token in tokens)
+    ):
+        return None
+    if "JSON" in symbols and not {word for word in act.left if not word.isdigit()} - _IN_JSON:
+        return Reading("require_output", ("json",), frame="composed: an answer in JSON")
+    tags = tuple(token.text for token in tokens if token.text[:1] == "<" and token.text[-1:] == ">")
+    wraps = any(token.low in {"wrap", "enclose", "put", "place", "enclosed", "wrapped"} for token in tokens)
+    if len(tags) == 1 and wraps and symbols & {"ANSWER"}:
+        return Reading("require_output", tags, frame="composed: an answer in tags")
+    return None
+
+
+def _said_beside(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """A text before a call, or behind it; an answer that has to wait for a call."""
+    other = parts.others[0]
+    main, beside = act_of(parts.main.tokens, catalogue), act_of(other.tokens, catalogue)
+    speaks = any(token.symbol in _SPEAKS or token.low in _VERBS for token in parts.main.tokens)
+    if parts.polarity == "must" and main.quotes and speaks and not main.tools and beside.tools and not beside.left:
+        if other.relation == "before":
+            return Reading(
+                "require_output", main.quotes, second=beside.tools, shape="say_first", frame="composed: said before"
+            )
+        if other.relation == "after":
+            return Reading(
+                "require_output", main.quotes, first=beside.tools, shape="say_after", frame="composed: said after"
+            )
+    if parts.polarity == "must" and other.relation == "followed" and main.tools and beside.quotes and not main.left:
+        return Reading(
+            "require_output", beside.quotes, first=main.tools, shape="say_after", frame="composed: said after"
+        )
+    return _answer_waits(parts, main, beside)
+
+
+def _answer_waits(parts: Parts, main: Act, beside: Act) -> Reading | None:
+    """No answer before a call: "call X before answering", "do not answer before X was called"."""
+    other = parts.others[0]
+    if other.relation != "before" and not (parts.polarity == "not" and other.relation == "unless"):
+        return None
+    answer, call, said = (main, beside, parts.main) if parts.polarity == "not" else (beside, main, other)
+    answers = any(
+        token.symbol == "REPLY" or token.low in {"answering", "responding", "replying"} for token in said.tokens
+    )
+    if not answers or answer.tools or not call.tools or call.described or set(answer.left) - _ANSWERING:
+        return None
+    return Reading(
+        "order", call.tools, first=call.tools, either=True, shape="answer_after", frame="composed: no answer before"
+    )
+
+
+_ANSWERING: Final = word_set(
+    "answer answering respond responding reply replying question questions directly chat final"
+)
+
+
+def _forbidden(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
+    words = {word for token in tokens for word in token.low.split()}
+    if not words & _VERBS and not any(token.symbol in _SPEAKS for token in tokens):
+        return _forms(tokens, catalogue)
+    quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
+    act = act_of([token for token in tokens if token.symbol != "QUOTE"], catalogue)
+    tools = [token for token in tokens if token.symbol == "TOOL" and not token.described]
+    if quotes and not tools:
+        place = "start" if words & _STARTS else "end" if words & _ENDS else ""
+        writes = any(set(words_of(name)) & _WRITING for name in catalogue.names)
+        doubtful = {"include", *({"write", "add", "use", "output"} if writes else ())}
+        written = words & doubtful and not words & _WORDS
+        if written or act.narrowed or is_narrowed_behind(tokens, frozenset(("QUOTE",))):
+            return None
+        return Reading("forbid_output", quotes, place=place, left=act.left, frame="composed: texts not said")  # type: ignore[arg-type]
+    if {"tool", "names"} <= words or {"names", "tools"} <= words:
+        names = tuple(name for name in catalogue.names if "_" in name or "." in name)
+        return Reading("forbid_output", names, frame="composed: names of tools") if names and not tools else None
+    names = _capitals(tokens)
+    if names and not tools and any(token.symbol == "DISCLOSE" for token in tokens):
+        return Reading("forbid_output", names, frame="composed: names not said")
+    return _forms(tokens, catalogue)
+
+
+def _capitals(tokens: Sequence[Token]) -> tuple[str, ...]:
+    return tuple(token.text for token in tokens if token.symbol == "NAME")
+
+
+def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
+    """Forms of text that answers must not have; others of the list are left to judgement."""
+    forms = tuple(dict.fromkeys(FORM_NAMES[token.low] for token in tokens if token.symbol == "FORM"))
+    person = any(token.symbol == "PERSON" for token in tokens)
+    if (
+        not forms
+        or (forms == ("code",) and not person)
+        or any(token.symbol in {"TOOL", "CODE", "COMMAND"} for token in tokens)
+    ):
+        return None
+    spoken = [token for token in tokens if token.symbol == "W"]
+    act = act_of(spoken, catalogue)
+    first = () if len(spoken) > 1 else act.tools
+    behind = act_of(tokens, catalogue).narrowed and not first
+    if behind or len(spoken) > _MOST_LEFT:
+        return None
+    left = () if first else tuple(token.low for token in spoken)
+    return Reading("forbid_output", forms, first=first, shape="form", left=left, frame="composed: forms of text")
+
+
+_MOST_LEFT: Final = 5  # words of a list of forms that no pattern sees

@@ -1,0 +1,153 @@
+"""Prompts of fifteen agents, written for these tests: sentences with a trace that breaks and one that keeps each.
+
+A trace is a list of steps: ``u: text`` is what the user says, ``a: text`` what the agent says, ``c: tool name=value``
+a call, and ``x: text | tool name=value & tool`` a response that says something and calls tools at once.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from stream_guard_compliance import Extraction, extract
+from stream_guard_compliance.compiling.gates import is_note
+from stream_guard_compliance.trace import read_trace
+
+from stream_guard import Policy, build_registry, evaluate, parse_policy
+
+FOLDER = Path(__file__).parents[2] / "golden" / "compliance_behaviour"
+# Held away while the reader was written: what is found of these is what may be hoped for on any prompt.
+HELD = frozenset(("bank_teller", "clinic_voice", "faq_bot", "telecom_support", "terminal_coder"))
+
+
+@dataclass(slots=True)
+class Found:
+    """What came of the traces."""
+
+    breaks: Counter[bool] = field(default_factory=Counter)
+    keeps: int = 0
+    accused: list[str] = field(default_factory=list)  # sentences whose keeping trace, or whose trap, was reported
+    missed: list[str] = field(default_factory=list)
+    traps: int = 0
+
+    @property
+    def recall(self) -> float:
+        """Of the breaking traces, the share that was reported for its sentence."""
+        return self.breaks[True] / max(1, self.breaks.total())
+
+
+def cases() -> list[dict[str, Any]]:
+    """Return every sentence with its traces."""
+    return [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def measure(rows: Sequence[dict[str, Any]]) -> Found:
+    """Hold the traces against the prompts."""
+    found = Found()
+    for row in rows:
+        if reported(row["prompt"], row["keeps"]):
+            found.accused.append(f"{row['prompt']}: {row['sentence']}")
+        if row.get("trap"):
+            found.traps += 1
+            continue
+        found.keeps += 1
+        wanted = [row["sentence"], *row.get("also", ())]
+        places = reported(row["prompt"], row["breaks"])
+        hit = any(stands(row["prompt"], place, piece) for place in places for piece in wanted)
+        found.breaks[hit] += 1
+        found.missed += [] if hit else [f"{row['prompt']}: {row['sentence']}"]
+    return found
+
+
+def stands(name: str, place: tuple[int, int], piece: str) -> bool:
+    """Whether a piece of a prompt overlaps the sentence at a place."""
+    text, _, _ = read_prompt(name)
+    start = text.find(piece)
+    shared = min(place[1], start + len(piece)) - max(place[0], start)
+    return start >= 0 and shared >= 0.5 * min(place[1] - place[0], len(piece))
+
+
+@lru_cache(maxsize=32)
+def read_prompt(name: str) -> tuple[str, Extraction, Policy | None]:
+    """Return a prompt, what it says, and its policy."""
+    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    tools = json.loads((FOLDER / f"{name}.tools.json").read_text(encoding="utf-8"))
+    found = extract(text, tools)
+    written = found.policy()
+    policy = parse_policy(json.dumps(written), registry(), file=name) if written["rules"] else None
+    return text, found, policy
+
+
+@lru_cache(maxsize=1)
+def registry() -> Any:
+    """What is installed."""
+    return build_registry()
+
+
+def reported(name: str, steps: Sequence[str]) -> list[tuple[int, int]]:
+    """Return where the sentences stand that a trace is reported for."""
+    _, found, policy = read_prompt(name)
+    if policy is None:
+        return []
+    broken = {finding.rule_id for finding in evaluate(read_trace(list(events(steps))).events, policy)}
+    return [
+        (rule.rule.offset, rule.end)
+        for rule in found.rules
+        for rule_id, form in zip(rule.ids, rule.compiled.rules, strict=True)
+        if rule_id in broken and not is_note(form)
+    ]
+
+
+def events(steps: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield native events."""
+    for number, step in enumerate(steps):
+        sort, _, body = step.partition(": ")
+        common = {"session_id": "s", "event_id": f"e{number}"}
+        if sort == "u":
+            yield {"kind": "user_message", **common, "text": body}
+            continue
+        text, calls = (body, []) if step.startswith("a:") else _spoken_and_called(sort, body)
+        content = [{"type": "text", "text": text}] if text else []
+        made = [(f"c{number}-{at}", words) for at, words in enumerate(calls)]
+        content += [
+            {"type": "tool_use", "id": name, "name": words[0], "input": _args(words[1:])} for name, words in made
+        ]
+        stop = "tool_use" if made else "end_turn"
+        yield {"kind": "turn", **common, "response": {"content": content, "stop_reason": stop}}
+        for name, words in made:
+            yield {
+                "kind": "tool_result",
+                **common,
+                "event_id": f"r{name}",
+                "call_id": name,
+                "tool": words[0],
+                "output": "ok",
+            }
+
+
+def _spoken_and_called(sort: str, body: str) -> tuple[str, list[list[str]]]:
+    text, _, calls = body.partition("|") if sort == "x" else ("", "", body)
+    groups: list[list[str]] = [[]]
+    for word in shlex.split(calls):
+        if word == "&":
+            groups.append([])
+        else:
+            groups[-1].append(word)
+    return text.strip(), groups
+
+
+def _args(words: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
