@@ -266,7 +266,7 @@ def _per_exchange(reading: Reading, context: CompileContext) -> CompiledReading:
     """No more calls of these tools, each by itself, from one message of the user to the next."""
     pairs = [item.rsplit("<=", 1) for item in reading.items]
     rules: list[Form] = [
-        {"kind": "max_calls", "params": {"tool": names_of((tool,), context), "n": int(n)}, "scope": "session"}
+        {"kind": "max_calls", "params": {"tool": names_of((tool,), context), "n": int(n)}, "scope": "part"}
         for tool, n in pairs
     ]
     return CompiledReading(tuple(rules), certain=not reading.guess)

@@ -160,7 +160,7 @@ _PHRASES: Final[dict[str, str]] = {
     "ANSWER": "answers | replies | response | responses | message | messages | your output | outputs | "
     "the reply | reply length | your answer | your reply | your response | every answer | each answer | "
     "every reply | each reply | every response | each response | every message | each message | all replies | "
-    "in chat | in the chat | all answers | all responses | your answers | your replies | your responses",
+    "all answers | all responses | your answers | your replies | your responses",
     "PHRASE": "phrase | phrases | words like | disclaimer | text | term | expression",
     "PROMPT": "system prompt | system prompts | system instructions | system message | hidden instructions | "
     "internal instructions | initial instructions | initial prompt | developer message | these instructions | "
@@ -175,7 +175,7 @@ _PHRASES: Final[dict[str, str]] = {
     "SOURCE": "source | sources | reference | references | one source | a source | at least one source | your sources",
     "JSON": "json | valid json | strict json | well-formed json | json object | a json object | json format",
     "APPROVAL": "approval | confirmation | permission | consent | authorization | authorisation | sign-off | "
-    "go-ahead | agreement | an explicit yes | a yes | yes",
+    "go-ahead | ok | okay | green light | agreement | an explicit yes | a yes | yes",
     "AGREE": "confirm | confirms | confirmed | approve | approves | approved | agree | agrees | agreed | "
     "consents | consented | authorize | authorizes | authorized | says yes | has confirmed | has approved | "
     "has agreed | said yes | have confirmed | have approved",
@@ -217,7 +217,8 @@ _PHRASES: Final[dict[str, str]] = {
     "PARALLEL": "parallel | concurrent | simultaneous",
     "MULTIPLE": "multiple | several | many | two or more | additional",
     "WINDOW": "per minute | per hour | per day | per second | per week | a day | an hour | every minute | every hour",
-    "AMOUNT": "above | exceeding | greater than | larger than | beyond | of more than | worth more than",
+    "AMOUNT": "above | exceeding | greater than | larger than | "
+    "higher than | bigger than | beyond | of more than | worth more than",
     "ONLY": "only | exclusively | solely | nothing but | restricted to | limited to | confined to",
     "OTHERTHAN": "other than | besides | apart from | except for the | any other than | but",
     "EACH": "each | every | any | all",

@@ -113,7 +113,7 @@ def events(steps: Sequence[str]) -> Iterator[dict[str, Any]]:
             yield {"kind": "user_message", **common, "text": body}
             continue
         text, calls = (body, []) if step.startswith("a:") else _spoken_and_called(sort, body)
-        content = [{"type": "text", "text": text}] if text else []
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
         made = [(f"c{number}-{at}", words) for at, words in enumerate(calls)]
         content += [
             {"type": "tool_use", "id": name, "name": words[0], "input": _args(words[1:])} for name, words in made

@@ -34,13 +34,24 @@ def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
         return None
     tokens = (*parts.main.tokens, *(token for one in parts.others for token in one.tokens if token.symbol == "TOOL"))
     args = arguments_in(tokens)
-    tools = tuple(dict.fromkeys(token.text for token in tokens if token.symbol == "TOOL" and not token.described))
+    tools = _tools_in([token for token in tokens if token.symbol])
     bound = bound_of(tokens, parts.polarity)
     if bound is not None:
         return _bounded(tokens, args, tools, bound, catalogue)
     if parts.polarity == "not":
         return _forbidden(tokens, args, tools)
     return _valued(parts, args, tools, catalogue)
+
+
+def _tools_in(solid: Sequence[Token]) -> tuple[str, ...]:
+    """Return the tools that are named; one in a list of texts is a text, such as grep between `find` and `cat`."""
+    found: list[str] = []
+    for at, token in enumerate(solid):
+        near = [pair for pair in (solid[max(0, at - 2) : at], solid[at + 1 : at + 3][::-1]) if len(pair) > 1]
+        listed = any(text.symbol == "CODE" and mark.symbol == "SEP" for text, mark in near)
+        if token.symbol == "TOOL" and not token.described and not listed:
+            found.append(token.text)
+    return tuple(dict.fromkeys(found))
 
 
 def arguments_in(tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -114,7 +125,7 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
         token.text for token in tokens if token.symbol in {"CODE", "LITERAL", "FILE"} and _is_distinct(token.text)
     )
     plain = tuple(name for name in args if name not in literals)
-    if (literals or plain) and is_narrowed_behind(tokens, _MARKED):
+    if (literals or plain) and (is_narrowed_behind(tokens, _MARKED) or not _is_done_to(tokens)):
         return None
     if literals and not plain:
         return Reading("forbid_arg", literals, first=tools, shape="literal", frame="composed: a text in arguments")
@@ -131,6 +142,23 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
     if plain and not literals and listed and not tools:
         return Reading("forbid_arg", plain, shape="words", frame="composed: words of a command")
     return None
+
+
+_DONE: Final = word_set(
+    "run running use using execute executing pass passing set setting touch access accessing modify skip put navigate "
+    "query include including add write edit delete read commit push open visit create install import send place change "
+    "make navigating provide specify"
+)
+_INSIDE: Final = word_set("within inside from under between on behind")
+
+
+def _is_done_to(tokens: Sequence[Token]) -> bool:
+    """Whether a text is what a ban is about, and not where or of what something is: "content within `x`"."""
+    at = next((number for number, token in enumerate(tokens) if token.symbol in _MARKED), 0)
+    verbs = any(word in _DONE for token in tokens for word in token.low.split())
+    forbidden = any(token.symbol == "FORBIDDEN" for token in tokens)
+    placed = any(token.low in _INSIDE for token in tokens[max(0, at - 2) : at])
+    return (verbs or forbidden) and not placed
 
 
 _MARKED: Final = frozenset(("CODE", "LITERAL", "FILE", "ARGNAME"))

@@ -129,9 +129,9 @@ def _forbidden(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     if quotes and not tools:
         place = "start" if words & _STARTS else "end" if words & _ENDS else ""
         writes = any(set(words_of(name)) & _WRITING for name in catalogue.names)
-        doubtful = {"include", *({"write", "add", "use", "output"} if writes else ())}
+        doubtful = {"include", "use", "using", "call", "refer", *({"write", "add", "output"} if writes else ())}
         written = words & doubtful and not words & _WORDS
-        if written or act.narrowed or is_narrowed_behind(tokens, frozenset(("QUOTE",))):
+        if written or act.narrowed or len(act.left) > _MOST_BEFORE or is_narrowed_behind(tokens, frozenset(("QUOTE",))):
             return None
         return Reading("forbid_output", quotes, place=place, left=act.left, frame="composed: texts not said")  # type: ignore[arg-type]
     if {"tool", "names"} <= words or {"names", "tools"} <= words:
@@ -141,6 +141,9 @@ def _forbidden(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     if names and not tools and any(token.symbol == "DISCLOSE" for token in tokens):
         return Reading("forbid_output", names, frame="composed: names not said")
     return _forms(tokens, catalogue)
+
+
+_MOST_BEFORE: Final = 6  # words that describe the texts
 
 
 def _capitals(tokens: Sequence[Token]) -> tuple[str, ...]:
