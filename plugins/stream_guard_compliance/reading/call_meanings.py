@@ -55,12 +55,21 @@ def require(fit: Fit) -> Reading | None:
 
 def in_order(fit: Fit) -> Reading | None:
     """Of two calls, one has to come first."""
+    if _goes_on_until(fit):
+        return None
     first, second = fit.tools("first"), fit.tools("second")
     if not first or not second or set(first) & set(second):
         return None
     either = any(token.low == "or" for token in fit.of("first"))
     each_time = bool(fit.of("each"))
     return Reading("order", (*first, *second), first=first, second=second, each_time=each_time, either=either)
+
+
+def _goes_on_until(fit: Fit) -> bool:
+    """Whether something is done until something else: "use X until Y" makes X wait for nothing."""
+    held = {token.symbol for token in fit.tokens}
+    until = any(token.symbol == "UNLESS" and token.low in {"until", "till", "unless"} for token in fit.tokens)
+    return until and not held & {"BAN", "ONLY", "NEED", "FORBIDDEN"}
 
 
 def in_order_described(fit: Fit) -> Reading | None:
@@ -77,6 +86,8 @@ def follow(fit: Fit) -> Reading | None:
 
 def confirm(fit: Fit) -> Reading | None:
     """A yes has to come before these tools are called."""
+    if _goes_on_until(fit):
+        return None
     superiors = [token.low.removesuffix("'s") for token in fit.tokens if token.symbol == "SUPERIOR"]
     return Reading("confirm_before", fit.tools(), by=superiors[0] if superiors else "")
 

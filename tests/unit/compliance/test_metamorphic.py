@@ -192,3 +192,56 @@ def test_tools_may_be_called_anything(sentence: str) -> None:
     names = [f"tool_{number}x" for number in range(len(TOOLS))]
     (reading,) = [one.reading for one in read_prompt(f"{sentence}.", names)]
     assert reading.concrete
+
+
+# Statements that are put together from their parts.
+COMPOSED = {
+    "Bills can only be paid after the user has been checked": ("order", ("check_user", "pay_bill")),
+    "Make sure to check the user before you pay a bill": ("order", ("check_user", "pay_bill")),
+    "pay_bill must be followed by close_case": ("order", ("pay_bill", "close_case")),
+    "No further tool may be called after close_case": ("order", ("close_case",)),
+    "pay_bill must not be called until the user has agreed": ("confirm_before", ("pay_bill",)),
+    "pay_bill requires the user's approval": ("confirm_before", ("pay_bill",)),
+    "Begin every session with read_page": ("order", ("read_page",)),
+    "End every session with close_case": ("require_tool", ("close_case",)),
+    "The `amount` must never be greater than 50": ("forbid_arg", ("amount",)),
+    "Do not call pay_bill and wipe_disk in the same turn": ("limit", ("pay_bill", "wipe_disk")),
+    "No tool other than read_page may be used": ("allow_only", ("read_page",)),
+}
+
+
+@pytest.mark.parametrize("sentence", COMPOSED)
+def test_statement_is_put_together_from_its_parts_and_compiles(sentence: str) -> None:
+    assert concrete(f"{sentence}.") == [COMPOSED[sentence]]
+    assert extract(f"{sentence}.", TOOLS).rules[0].compiled.rules
+
+
+@pytest.mark.parametrize("sentence", COMPOSED)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "If the customer is angry, {}.", "For new customers, {}.", "{} if the customer is angry.",
+        "{} for new customers.",
+        "{} on Sundays.", "{} when possible.", "{} (only on Sundays).", "## When the shop is closed\n- {}.",
+        "For example, {}.", "The user said: {}.",
+    ],
+)  # fmt: skip
+def test_condition_takes_a_statement_of_parts_away(sentence: str, form: str) -> None:
+    said = sentence if sentence.startswith("pay_bill") or form.startswith("{}") else small(sentence)
+    assert concrete(form.replace("{}", said)) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Use pay_bill until the user has agreed.",
+        "Call pay_bill without asking the user.",
+        "You may pay a bill before you check the user.",
+        "You do not have to check the user before you pay a bill.",
+        "Checking the user before paying a bill is slow.",
+        "pay_bill should be the last resort.",
+        "Never write outside `/tmp/a` lightly.",
+    ],
+)
+def test_what_only_looks_like_parts_of_a_rule_is_none(sentence: str) -> None:
+    assert concrete(sentence) == []

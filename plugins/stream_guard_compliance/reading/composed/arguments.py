@@ -36,6 +36,8 @@ def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
     args = arguments_in(tokens)
     tools = _tools_in([token for token in tokens if token.symbol])
     bound = bound_of(tokens, parts.polarity)
+    if bound is not None and is_narrowed_behind(tokens, _NUMBERS):
+        return None
     if bound is not None:
         return _bounded(tokens, args, tools, bound, catalogue)
     if parts.polarity == "not":
@@ -161,6 +163,7 @@ def _is_done_to(tokens: Sequence[Token]) -> bool:
     return (verbs or forbidden) and not placed
 
 
+_NUMBERS: Final = frozenset(("NUM", "RANGE", "UNIT"))
 _MARKED: Final = frozenset(("CODE", "LITERAL", "FILE", "ARGNAME"))
 _INVERTS: Final = word_set("outside except beyond without than unless other")
 
@@ -170,7 +173,7 @@ def _outside(tokens: Sequence[Token], tools: tuple[str, ...]) -> Reading | None:
     paths = [token.text for token in tokens if token.symbol == "CODE" and "/" in token.text and " " not in token.text]
     writes = any(token.low.startswith(("writ", "edit", "creat", "modif", "sav", "chang")) for token in tokens)
     outside = any(token.low == "outside" for token in tokens)
-    if len(paths) != 1 or not outside or not (writes or tools):
+    if len(paths) != 1 or not outside or not (writes or tools) or is_narrowed_behind(tokens, _MARKED):
         return None
     return Reading("forbid_arg", tuple(paths), first=tools, shape="folder", frame="composed: a folder")
 

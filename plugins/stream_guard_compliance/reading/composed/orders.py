@@ -235,15 +235,20 @@ def read_ban(parts: Parts, catalogue: Catalogue) -> Reading | None:
     main = act_of(parts.main.tokens, catalogue)
     if any(token.symbol == "OTHERTHAN" or token.low in {"than", "except", "besides"} for token in parts.main.tokens):
         about = any(token.symbol == "TOOLWORD" for token in parts.main.tokens)
-        named = bool(main.tools) and not main.described and not main.left and about
+        named = bool(main.tools) and not main.described and not set(main.left) - _BESIDES and about
         return Reading("allow_only", main.tools, frame="composed: only these") if named else None
     if _is_alone(parts.main.tokens):
         return Reading("limit", main.tools, shape="alone", frame="composed: alone") if _is_one(main) else None
-    if len(main.tools) == 2 and not main.described and not main.left and _is_together(parts.main.tokens):
+    together = [token for token in parts.main.tokens if token.symbol in {"TURN", "ATONCE"}]
+    left = set(main.left) - {token.low for token in together}
+    if len(main.tools) == 2 and not main.described and not left and _is_together(parts.main.tokens):
         return Reading("limit", main.tools, shape="apart", frame="composed: not together")
     if not main.tools or main.left or _counts(parts.main.tokens):
         return None
     return Reading("forbid_tool", main.tools, guess=main.described, frame="composed: never")
+
+
+_BESIDES: Final = frozenset(("other than", "besides", "apart from", "except for the", "any other than", "but", "than"))
 
 
 def _is_together(tokens: Sequence[Token]) -> bool:
