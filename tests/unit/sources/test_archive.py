@@ -63,6 +63,9 @@ WRITERS: dict[str, Callable[[Path, Sequence[Any]], None]] = {
     ".ndjson": write_plain,
     ".ndjson.gz": write_gzip,
     ".ndjson.zst": write_zstandard,
+    ".traj": write_plain,
+    ".traj.gz": write_gzip,
+    ".traj.zst": write_zstandard,
     ".avro": write_avro,
     ".parquet": write_parquet,
 }
