@@ -56,8 +56,8 @@ def _pieces(split: list[str]) -> Iterator[tuple[str, str]]:
 class ArchiveSource:
     """The records of files, one after the other.
 
-    What cannot be read of a file of rows is one record that says why, and the next file follows. Lines that cannot be
-    read raise SourceError.
+    What cannot be read of Avro or Parquet is one record that says why, and the next file follows. Other files that
+    cannot be read raise SourceError.
     """
 
     def __init__(self, files: list[Path], *, limit: int, positions: Mapping[str, int]) -> None:
@@ -85,6 +85,8 @@ class ArchiveSource:
                 self._positions[origin] = file.position
                 yield record
         except SourceError as error:
+            if path.suffix == EVAL:
+                raise
             # The position stays: once the file is mended, it is read on from there.
             yield Record(b"", origin, file.position, truncated=max(1, path.stat().st_size), problem=str(error))
 
