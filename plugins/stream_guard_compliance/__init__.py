@@ -46,8 +46,7 @@ def stream_guard_commands() -> list[Command]:
         ),
         Command(
             name="extract",
-            help="Write the rules of a prompt as a policy on standard output; "
-            "what is not in it is said on standard error.",
+            help="Write a policy to review: every sentence of a prompt, in order, as a rule, a question or not a rule.",
             target="stream_guard_compliance.command:extract_policy",
         ),
         Command(

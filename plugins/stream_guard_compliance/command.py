@@ -129,10 +129,7 @@ def extract_policy(
     ] = None,
     reports: Reports = None,
 ) -> None:
-    """Write a policy to review: every sentence of a prompt, in order, as a rule, a question or not a rule.
-
-    Beside each rule stand a trace that breaks it and one that keeps it. Standard error says what is not checked.
-    """
+    """Write a policy to review: every sentence of a prompt, in order, as a rule, a question or not a rule."""
     from stream_guard_compliance import extract
     from stream_guard_compliance.review import changes_between, read_review, write_review
 

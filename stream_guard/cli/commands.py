@@ -61,7 +61,8 @@ COMMANDS: Final = (
     ),
     _core(
         "convert",
-        "Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read.",
+        "Write recordings as native events, or a program that does for an unknown format; "
+        "exit 4 where a record is unreadable.",
         "convert",
     ),
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),

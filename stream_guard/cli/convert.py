@@ -28,10 +28,7 @@ def convert(
     ] = None,
     settings_file: SettingsFile = None,
 ) -> None:
-    """Write recordings as native events, one JSON object to a line; exit 4 when a record could not be read.
-
-    Of a file of no known format it says what it looks like, and prints a program that makes native events of it.
-    """
+    """Write recordings as native events, or a program that does for an unknown format; exit 4 where a record is unreadable."""
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 

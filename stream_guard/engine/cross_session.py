@@ -34,7 +34,7 @@ class CrossSessionRules:
         self._prefix = f"{RESERVED}{'+'.join(key)}{RESERVED}"
         self.index = Index(bounds)
         # A window over sessions is as long as it says, however long nothing happens in between.
-        self.memory = max(_longest_window(bound.rule.params) for bound in bounds)
+        self.memory = max((_longest_window(bound.rule.params) for bound in bounds), default=0.0)
 
     def key_id(self, event: Event) -> str | None:
         """Return the id of the event's key value, or None when the event has no value for the key."""

@@ -9,6 +9,7 @@ from zlib import crc32
 
 import msgspec
 
+from stream_guard.language.sketch import Sketch
 from stream_guard.model import Json
 from stream_guard.redaction import redact_text
 from stream_guard.rule import State
@@ -67,7 +68,7 @@ class StateWords:
             return _time(value) if _EARLIEST <= value < _LATEST else f"{value:.10g}"
         if isinstance(value, str):
             return _short(value)
-        if isinstance(value, bytes):
+        if isinstance(value, bytes | Sketch):
             return "[fingerprints]"
         if isinstance(value, dict | list | tuple | set | frozenset) and self._is_fingerprints(list(value)):
             return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"

@@ -258,7 +258,7 @@ def test_lint_lists_eight_planted_mistakes_with_line_and_column(tmp_path: Path) 
         "  - { id: five, kind: no_call, params: { tool: a }, when: [{ path: model, op: '=~', value: x }] }\n"
         "  - { id: six, kind: forbidden_text, params: { pattern: '(?=x)' } }\n"
         "  - { id: four, kind: no_call, params: { tool: b } }\n"
-        "  - { id: eight, kind: no_call, params: { tool: '@money' } }\n",
+        "  - { id: eight, kind: no_call, params: { tool: '@monies' } }\n",
         encoding="utf-8",
     )
     done = guard("lint", planted)

@@ -45,5 +45,5 @@ def test_spans_and_their_log_records_on_two_topics_are_one_session() -> None:
 
 
 def test_unknown_format_of_a_topic_is_refused_with_those_there_are() -> None:
-    with pytest.raises(SettingsError, match=r"unknown format 'tau3'; did you mean .tau2.\?; installed: agentdojo"):
+    with pytest.raises(SettingsError, match=r"unknown format 'tau3'; did you mean .tau2.\?; installed: action-steps"):
         Assembly(load_settings(decode={"formats": {"runs": "tau3"}}), REGISTRY).make_decoder("native")

@@ -82,7 +82,7 @@ WAYS = {
 LINES = {
     "stream-guard c": {"check", "convert", "compliance", "contract", "config"},
     "stream-guard contract run --min": {"--min-score"},
-    "stream-guard check --from-format open": {"openai-chat", "openai-responses", "openinference"},
+    "stream-guard check --from-format open": {"openai-chat", "openai-responses", "openhands", "openinference"},
     "stream-guard check --fo": {"--format"},
     "stream-guard check events.jsonl --policy p.yaml --format ju": {"junit"},
     "stream-guard sessions ": {"list", "show"},

@@ -47,11 +47,11 @@ def policies(draw: st.DrawFn) -> Policy:
         key, scope = draw(
             st.sampled_from(
                 [
-                    (("session",), "trace"),
                     (("session",), "session"),
+                    (("session",), "part"),
                     (("session",), "run"),
-                    (("session", "tool"), "trace"),
-                    (("agent",), "trace"),
+                    (("session", "tool"), "session"),
+                    (("agent",), "session"),
                 ]
             )
         )

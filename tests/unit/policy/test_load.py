@@ -143,7 +143,7 @@ def test_description_is_another_name_of_reason(registry: Registry) -> None:
         ({"params": {"tool": 5}}, "SG115"),
         ({"params": {"tool": []}}, "SG115"),
         ({"params": {"tool": "a("}}, "SG115"),
-        ({"params": {"tool": "@write"}}, "SG115"),
+        ({"params": {"tool": "@writes"}}, "SG115"),
         ({"scope": "global"}, "SG107"),
         ({"severity": "fatal"}, "SG107"),
         ({"severity": ["error"]}, "SG107"),
