@@ -19,10 +19,12 @@ _MOST_CLAIMS: Final = 20
 _MOST_TEXT: Final = 100_000
 # "I created `docs/plan.md`", "Saved the report to `out.csv`": what the agent says of itself, with the name in quotes of
 # code. "it was created in `a.py`" and "I'll put it in `a.py`" say nothing about a file that this session wrote.
+_FILE: Final = r"`[\w@~./ -]{1,200}\.[a-z0-9]{1,8}`"
 _CLAIM: Final = re2.compile(
     r"(?im)(?:\bI(?:'ve| have)?(?: also| now| just| then)? |\band |^[-*\d.) \t]*)(?:\*\*)?"
-    r"(?:created|wrote|written|saved|generated)\b[^.\n`]{0,60}`([\w@~./ -]{1,200}\.[a-z0-9]{1,8})`"
+    rf"(?:created|wrote|written|saved|generated)\b[^.\n`]{{0,60}}({_FILE}(?:(?:,? and|,) {_FILE})*)"
 )
+_NAME: Final = re2.compile(r"`([^`]+)`")
 _LOOKING: Final = frozenset(("read", "grep", "glob", "search", "list", "ls", "view", "fetch", "todo", "think", "get"))
 
 
@@ -99,8 +101,8 @@ class MustWriteClaimedFile(sg.Rule[MustWriteClaimedFileParams, MustWriteClaimedF
         """Judge the claims of a response without a call."""
         if turn.tools or not turn.text:
             return None
-        claims = [found.group(1) for found in _CLAIM.finditer(turn.text[:_MOST_TEXT])][:_MOST_CLAIMS]
-        missing = next((name for name in claims if not _is_written(name, state)), None)
+        claims = [name for found in _CLAIM.finditer(turn.text[:_MOST_TEXT]) for name in _NAME.findall(found.group(1))]
+        missing = next((name for name in claims[:_MOST_CLAIMS] if not _is_written(name, state)), None)
         if missing is None:
             return None
         if state.unclear:

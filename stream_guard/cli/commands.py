@@ -61,8 +61,7 @@ COMMANDS: Final = (
     ),
     _core(
         "convert",
-        "Write recordings as native events, or a program that does for an unknown format; "
-        "exit 4 where a record is unreadable.",
+        "Write recordings as native events, or a program that does for another format; exit 4 for unreadable records.",
         "convert",
     ),
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),

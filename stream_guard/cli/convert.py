@@ -28,7 +28,7 @@ def convert(
     ] = None,
     settings_file: SettingsFile = None,
 ) -> None:
-    """Write recordings as native events, or a program that does for an unknown format; exit 4 where a record is unreadable."""
+    """Write recordings as native events, or a program that does for another format; exit 4 for unreadable records."""
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 

@@ -59,6 +59,7 @@ def serve(  # noqa: PLR0913, PLR0917  # as many as a user may say
         )
         if page:
             ready = mount(ready, assembly, policy)
-        lines = [f"warning: {ready.warning}"] if ready.warning else []
-        lines += [f"listening at {ready.url}", *([f"page at {ready.url}/"] if page else [])]
+        # The address first, for programs that wait for it; that of the page last, where a person looks.
+        lines = [f"listening at {ready.url}", *([f"warning: {ready.warning}"] if ready.warning else [])]
+        lines += [f"page at {ready.url}/"] if page else []
         ready.serve(lambda: typer.echo("\n".join(lines), err=True))

@@ -71,7 +71,7 @@ def serving(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        assert line.startswith("listening at "), line + process.stderr.read()
+        assert line.startswith("listening at "), line
         yield line.removeprefix("listening at ").strip(), process
     finally:
         if process.poll() is None:

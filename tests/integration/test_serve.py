@@ -64,7 +64,7 @@ def serving(folder: Path, *options: str, policy: str = POLICY, **variables: str)
     assert process.stderr is not None
     try:
         line = process.stderr.readline()
-        assert line.startswith("listening at "), line + process.stderr.read()
+        assert line.startswith("listening at "), line
         yield Running(process, line.removeprefix("listening at ").strip())
     finally:
         if process.poll() is None:
