@@ -40,6 +40,16 @@ def test_after():
     pass
 """
 
+# Leaves a file in its folder when the process that leads the run has heard that a test began.
+TELLS_STARTS = """
+import os, pathlib, pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logstart(nodeid):
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        pathlib.Path(__file__).with_name(nodeid.rpartition("::")[2]).touch()
+"""
+
 
 def run_planted(folder: Path, fault: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run three tests, the second of them with this fault, and return what the run printed."""
@@ -95,9 +105,12 @@ def test_a_process_that_dies_ends_the_run_with_the_name_of_its_test(
 
 
 def test_a_run_that_is_interrupted_says_which_tests_were_running(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(TELLS_STARTS)
+    waits = f"while not os.path.exists({str(tmp_path / 'test_planted')!r}): time.sleep(0.01)"
     # Again after a while: what the signal raises is lost where it meets a callback of a library.
-    fault = "while True: os.kill(os.getppid(), signal.SIGINT); time.sleep(120)"
-    done = run_planted(tmp_path, fault, "-n", "2")
+    done = run_planted(
+        tmp_path, f"{waits}\n    while True: os.kill(os.getppid(), signal.SIGINT); time.sleep(120)", "-n", "2"
+    )
     assert done.returncode == 2
     assert "s: test_it.py::test_planted" in done.stderr
 
