@@ -126,7 +126,9 @@ def default_words(field: FieldInfo) -> str:
     """Say what holds when nothing is written."""
     if field.is_required():
         return "needed"
-    return "" if field.default is None else code(field.default)
+    default = field.get_default(call_default_factory=True)
+    is_long = field.default_factory is not None and isinstance(default, list | tuple | dict)
+    return "" if default is None or is_long else code(default)
 
 
 def _case(example: sg.Example) -> str:
