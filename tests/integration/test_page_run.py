@@ -29,8 +29,7 @@ def test_a_run_shows_its_alerts_and_sessions_and_ends_when_told(tmp_path: Path) 
     process = processes.start(*command, stderr=subprocess.PIPE, text=True, env=variables)
     try:
         assert process.stderr is not None
-        found = re.search(r"page at (http://\S+)", process.stderr.readline())
-        assert found is not None
+        found = next(found for line in process.stderr if (found := re.search(r"page at (http://\S+)", line)))
         with source.open("a") as file:
             file.write(event(2, "wipe"))
         deadline, listed = time.monotonic() + 20, ""

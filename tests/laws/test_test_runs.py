@@ -42,11 +42,15 @@ def test_after():
 
 # Leaves a file in its folder when the process that leads the run has heard that a test began.
 TELLS_STARTS = """
-import os, pathlib, pytest
+import pathlib, pytest
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_logstart(nodeid):
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Leader())
+
+class Leader:
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_logstart(self, nodeid):
         pathlib.Path(__file__).with_name(nodeid.rpartition("::")[2]).touch()
 """
 

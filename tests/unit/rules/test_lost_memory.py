@@ -296,7 +296,7 @@ def test_an_injected_value_behind_a_text_that_is_too_long_is_a_doubt() -> None:
     assert outcome(asked(INJECTED, trace)) == "unsure"
 
 
-@pytest.mark.parametrize("keys", [900, 1001, 3000])
+@pytest.mark.parametrize("keys", [900, 1001, 1500])
 def test_a_key_that_was_forgotten_is_not_judged_and_new_ones_are(keys: int) -> None:
     rule = "kind: max_calls, params: {tool: refund, n: 1}, key: [session, args.n]"
     trace = calls("refund", range(keys))
