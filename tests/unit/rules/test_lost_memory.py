@@ -24,7 +24,7 @@ REGISTRY = build_registry()
 def asked(rule: str, trace: Trace, *, restart: bool = False) -> Decision:
     """Return the decision on the last call of a trace, by one rule that stops."""
     policy = load_policy(f"rules: [{{id: r, then: block, {rule}}}]", REGISTRY, file="p.yaml")
-    store = MemoryStore()
+    store = MemoryStore() if restart else None  # a guard with a store writes the session before each answer
     guard = ReplayingGuard(policy, store=store)
     *before, last = _stamped(trace)
     for event in before:
