@@ -6,19 +6,13 @@ that a gate speaks are here.
 
 from __future__ import annotations
 
+import socket
 import time
-
-from stream_guard.agent_hooks.quick_json import dumps, loads
+from json import dumps, loads
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
-    import socket
     from typing import Any
-else:
-    try:  # what ``socket`` is made of: that one makes enums of all constants first
-        import _socket as socket
-    except ImportError:
-        import socket
 
 _MOST = 64 * 2**20  # bytes of an answer; more is no answer of a gate
 CUT = -1  # the connection was closed in the middle
@@ -104,33 +98,14 @@ class GateClient:
             if self._scheme == "https":
                 self._socket = self._connect_safely()
             else:
-                self._socket = self._connect_plainly()
+                self._socket = socket.create_connection((self._host, self._port), self._left())
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
 
-    def _connect_plainly(self) -> socket.socket:
-        """Connect to the first address that answers."""
-        # As bytes: for text Python imports the tables of international names first.
-        found = socket.getaddrinfo(self._host.encode(), self._port, 0, socket.SOCK_STREAM)
-        failed: OSError | None = None
-        for family, kind, protocol, _, address in found:
-            opened = socket.socket(family, kind, protocol)
-            opened.settimeout(self._left())
-            try:
-                opened.connect(address)
-            except OSError as error:
-                opened.close()
-                failed = error
-            else:
-                return opened
-        raise failed or OSError("the name has no address")
-
     def _connect_safely(self) -> socket.socket:
-        # These take as long to import as all the rest.
-        import ssl  # noqa: PLC0415
-        from socket import create_connection  # noqa: PLC0415
+        import ssl  # noqa: PLC0415  # takes as long to import as all the rest
 
-        opened = create_connection((self._host, self._port), self._left())
+        opened = socket.create_connection((self._host, self._port), self._left())
         return ssl.create_default_context().wrap_socket(opened, server_hostname=self._host)
 
     def _receive(self, connection: socket.socket, received: bytearray) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from json import dumps, loads
 
 from stream_guard.agent_hooks import session_counts
 from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
 from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
 from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError, folder_of
-from stream_guard.agent_hooks.quick_json import dumps, loads
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:

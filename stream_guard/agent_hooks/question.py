@@ -161,7 +161,7 @@ def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]
 def made_call_id(tool: str, args: Any) -> str:
     """Return an id for a call of an agent that gives none: its result, with the same arguments, has the same one."""
     from hashlib import sha256  # noqa: PLC0415  (only agents without ids pay for the import)
-    from json import dumps, loads  # noqa: PLC0415  (sorts names, which the quick one does not)
+    from json import dumps, loads  # noqa: PLC0415
 
     if isinstance(args, str):
         try:  # noqa: SIM105  (contextlib is one more import)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stream_guard.agent_hooks import quick_json
 from tests.vectors.hooks import run
 
 CLAUDE = {"session_id": "s", "cwd": "/code", "permission_mode": "default", "hook_event_name": "PreToolUse"}
@@ -127,22 +126,3 @@ def raw(said: bytes) -> dict[str, Any]:
 )
 def test_an_edge_of_a_contract_is_answered_as_the_agent_understands_it(one: dict[str, Any]) -> None:
     run(one)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [b"", b"{", b'"a', b"nope", b'{"a": 1} {"b": 2}', b"[1,]", b"\xff", b'{"a": "\x01"}', b"\0", b"01", b"'a'"],
-)
-def test_what_is_no_json_is_refused_as_the_usual_reader_refuses_it(said: bytes) -> None:
-    with pytest.raises(ValueError) as ours:
-        quick_json.loads(said)
-    with pytest.raises(ValueError) as usual:
-        json.loads(said)
-    assert str(ours.value) == str(usual.value)
-
-
-def test_json_is_read_and_written_as_by_the_usual_reader_and_writer() -> None:
-    value: Any = {"a": [None, True, -1.5e300, 10**30, "é\ud800\n\u2028", {}], "": {"b": {"c": []}}}
-    assert quick_json.dumps(value) == json.dumps(value)
-    assert quick_json.loads(f" \r\n{json.dumps(value)}\t".encode()) == value
-    assert quick_json.loads('{"ä": "🙂"}'.encode()) == {"ä": "🙂"}
