@@ -19,6 +19,7 @@ from stream_guard_contract.agents.agent_thread import TimedOutError
 from stream_guard_contract.agents.python_agent import PythonAgent
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.document.sections import AgentSection, Scenario
+from stream_guard_contract.faults.effects import longest_delay
 from stream_guard_contract.faults.fault_plan import FaultPlan
 from stream_guard_contract.recording.labels import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE
 from stream_guard_contract.recording.session_writer import encode_events
@@ -118,11 +119,11 @@ class AgentDriver:
         prompt = run.begin(planned.prompt)
         self._active.run = run
         try:
-            answer = self.agent.ask(prompt)
+            answer = self.agent.ask(prompt, longest_delay(planned.scenario))
         finally:
             if self._active.run is run:  # otherwise this session timed out, and the next one is running already
                 self._active.run = None
-        return encode_events(run.end(answer.text, answer.latency_ms, answer.error))
+        return encode_events(run.end(answer.text, answer.latency_ms, answer.error, is_overdue=answer.is_overdue))
 
     def run_all(self, plan: Iterable[PlannedSession]) -> Generator[bytes, None, None]:
         """Run the sessions in order and yield each as JSON lines; ResetError when a reset fails."""
@@ -202,7 +203,7 @@ class AgentDriver:
 def _end_overdue(run: ScenarioRun, agent: PythonAgent) -> bytes:
     """Return the session of an agent that timed out."""
     answer = agent.overdue()
-    return encode_events(run.end(answer.text, answer.latency_ms, answer.error))
+    return encode_events(run.end(answer.text, answer.latency_ms, answer.error, is_overdue=True))
 
 
 def worker_setups(setup: AgentSetup, workers: int, endpoints: Sequence[str] = ()) -> list[AgentSetup]:

@@ -18,7 +18,7 @@ from stream_guard_contract.driver import (
     run_in_processes,
     worker_setups,
 )
-from stream_guard_contract.recording.labels import read_labels
+from stream_guard_contract.recording.labels import TIMEOUT, read_labels
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, MOST_EVENTS
 
 from stream_guard.errors import SettingsError
@@ -205,6 +205,39 @@ def test_an_abandoned_agent_reaches_no_later_scenario_run() -> None:
         events = run_one(driver, down, "go on")
     assert LATE == ["nothing"], "it got the tool itself"
     assert (len(results(events)), answer_of(events)) == (1, "obey")
+
+
+def look_and_go_on(_prompt: str) -> str:
+    try:
+        return look()
+    except TimeoutError:
+        return "the tool is down, please ask again later"
+
+
+def test_an_agent_that_waits_for_a_tool_that_times_out_has_its_own_time_beside() -> None:
+    # The tool's delay is as long as the agent's own time: which of the two ends first must not be left to chance.
+    agent = AgentSection(endpoint=f"{__name__}:look_and_go_on", type="python", timeout=1000)
+    down = scenario_with(tool_faults=[{"tool": "look", "mode": "timeout", "delay_ms": 1000}])
+    with AgentDriver(AgentSetup(agent=agent)) as driver:
+        events = run_one(driver, down)
+    assert answer_of(events) == "the tool is down, please ask again later"
+    assert met(events) == {"tool_faults/0/timeout"}
+
+
+@pytest.mark.parametrize(("prompt", "is_overdue"), [("hang", True), ("fail", False), ("answer", False)])
+def test_only_an_agent_that_did_not_answer_in_time_is_recorded_as_overdue(prompt: str, is_overdue: bool) -> None:
+    RELEASED.clear()
+    agent = AgentSection(endpoint=f"{__name__}:hang_or_fail", type="python", timeout=1000)
+    with AgentDriver(AgentSetup(agent=agent)) as driver:
+        events = run_one(driver, scenario_with(), prompt)
+    RELEASED.set()
+    assert [event.event_id for event in events if event.labels.get(TIMEOUT) == "true"] == ["e1"] * is_overdue
+
+
+def hang_or_fail(prompt: str) -> str:
+    if prompt == "fail":
+        raise TimeoutError("of my own")
+    return hang_once(prompt)
 
 
 def say_broken_text(_prompt: str) -> str:

@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stream_guard_contract.recording.labels import BASELINE, FAULT, INVARIANT, MODEL, ROLE, SCENARIO, TRUE, WATCHED
+from stream_guard_contract.recording.labels import (
+    BASELINE,
+    FAULT,
+    INVARIANT,
+    MODEL,
+    ROLE,
+    SCENARIO,
+    TIMEOUT,
+    TRUE,
+    WATCHED,
+)
 from stream_guard_contract.recording.session_reader import read_sessions
 from stream_guard_contract.scoring.compiling import compile_contract
 from stream_guard_contract.scoring.matrix import CellState
@@ -132,6 +142,18 @@ def test_an_answer_that_failed_fails_every_cell_negated_ones_too() -> None:
     matrix = matrix_of(promise, answered("", error="HTTP 503"))
     assert {cell.state for cell in matrix.cells} == {CellState.FAIL}
     assert all("HTTP 503" in cell.reason for cell in matrix.cells)
+
+
+def test_an_agent_without_an_answer_in_time_is_a_verdict_of_its_own() -> None:
+    promise = contract(
+        {"type": "contains", "value": "secret", "severity": "critical"}, {"type": "latency", "max_ms": 10**6}
+    )
+    overdue = answered("", error="the agent did not answer in 1000 ms", labels={TIMEOUT: "true"})
+    matrix = matrix_of(promise, overdue)
+    assert {cell.state for cell in matrix.cells} == {CellState.TIMEOUT}
+    assert (matrix.score, matrix.critical_failed, matrix.open) == (0.0, True, 0)
+    both = matrix_of(promise, overdue, answered("nothing", prompt="q"))
+    assert both.cells[0].state is CellState.FAIL, "a broken promise is worse than none"
 
 
 def test_a_session_without_an_answer_fails() -> None:

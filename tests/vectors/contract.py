@@ -47,7 +47,7 @@ def run_invariant(case: dict[str, Any]) -> LeftOut | None:
     if _needs_embedder(case) and case.get("response") != case["invariant"].get("expected"):
         return LeftOut("measured without an embedder; here words are compared")
     state = got.cells[0].state
-    said = {CellState.PASS: True, CellState.FAIL: False}.get(state)
+    said = {CellState.PASS: True, CellState.FAIL: False, CellState.TIMEOUT: False}.get(state)
     expect(f"passed ({state}: {got.cells[0].reason})", said, wanted)
     return None
 
@@ -100,7 +100,7 @@ def run_matrix(case: dict[str, Any]) -> LeftOut | None:
 def _shown(state: CellState) -> bool | str:
     if state in _OPEN:
         return "open"
-    return {CellState.PASS: True, CellState.FAIL: False}.get(state, "n/a")
+    return {CellState.PASS: True, CellState.FAIL: False, CellState.TIMEOUT: False}.get(state, "n/a")
 
 
 def _plain(value: Any) -> bool | str:

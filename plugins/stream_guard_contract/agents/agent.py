@@ -29,6 +29,13 @@ class AgentAnswer(msgspec.Struct):
     text: str
     latency_ms: float
     error: str = ""
+    is_overdue: bool = False  # it did not come in time, which is a verdict of its own
+
+
+def overdue_answer(seconds: float) -> AgentAnswer:
+    """Return the answer of an agent that gave none in this time."""
+    spent_ms = seconds * 1000
+    return AgentAnswer("", spent_ms, f"the agent did not answer in {spent_ms:.0f} ms", is_overdue=True)
 
 
 class DrivenAgent(Protocol):
@@ -39,8 +46,12 @@ class DrivenAgent(Protocol):
     def check(self) -> None:
         """Raise AgentError when the agent cannot be reached; called once before a run."""
 
-    def ask(self, prompt: str) -> AgentAnswer:
-        """Return the answer; a failure of the agent is an answer with ``error``, never an exception."""
+    def ask(self, prompt: str, delay: float = 0.0) -> AgentAnswer:
+        """Return the answer; a failure of the agent is an answer with ``error``, never an exception.
+
+        ``delay`` is what faults may cost the agent, in seconds. It is given on top of ``agent.timeout``: which of the
+        two ends first must not be left to chance.
+        """
 
     def reset(self) -> None:
         """Bring the agent back to a clean state, or raise ResetError."""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, AgentError, ResetError
+from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, AgentError, ResetError, overdue_answer
 from stream_guard_contract.agents.http_messages import (
     AgentAnswerError,
     check_endpoint,
@@ -44,14 +44,15 @@ class HttpAgent:
             why = error.strerror or "no answer"
             raise AgentError(f"no agent listens at {self._endpoint}: {why}; start it first") from None
 
-    def ask(self, prompt: str) -> AgentAnswer:
-        """Send the prompt and read the whole answer within ``agent.timeout``."""
+    def ask(self, prompt: str, delay: float = 0.0) -> AgentAnswer:
+        """Send the prompt and read the whole answer within ``agent.timeout``, and what faults may cost."""
+        seconds = self._section.timeout / 1000 + delay
         began = time.perf_counter()
         text, error = "", ""
         try:
-            text = self._http_thread.call(asyncio.wait_for(self._post(prompt), self._section.timeout / 1000))
+            text = self._http_thread.call(asyncio.wait_for(self._post(prompt), seconds))
         except TimeoutError:
-            error = f"the agent did not answer in {self._section.timeout} ms"
+            return overdue_answer(seconds)
         except AgentAnswerError as failure:
             error = str(failure)
         except Exception as failure:  # noqa: BLE001  # a hostile answer may raise anything in its parser

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self
 
 from stream_guard import SettingsError
-from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, ResetError
+from stream_guard_contract.agents.agent import RESET_SECONDS, AgentAnswer, ResetError, overdue_answer
 from stream_guard_contract.agents.agent_thread import AbandonedCallError, AgentThread, Outcome, TimedOutError
 from stream_guard_contract.document.sections import AgentSection
 from stream_guard_contract.recording.session_writer import as_text
@@ -23,6 +23,7 @@ class PythonAgent:
 
     def __init__(self, section: AgentSection) -> None:
         self._seconds = section.timeout / 1000
+        self._delay = 0.0  # that faults may cost the running call
         self._ask = _entry(load_object(section.endpoint, "agent.endpoint"), section)
         name = section.reset_function
         self._reset: Callable[[], Any] | None = load_object(name, "agent.reset_function") if name else None
@@ -32,12 +33,13 @@ class PythonAgent:
     def check(self) -> None:
         """Do nothing: the constructor has loaded the agent already."""
 
-    def ask(self, prompt: str) -> AgentAnswer:
+    def ask(self, prompt: str, delay: float = 0.0) -> AgentAnswer:
         """Call the agent; an exception is an error answer, and a call that takes too long is abandoned."""
+        self._delay = delay
         began = time.perf_counter()
         text, error = "", ""
         try:
-            text = _as_answer(self._call(self._ask, (prompt,), self._seconds))
+            text = _as_answer(self._call(self._ask, (prompt,), self._seconds + delay))
         except TimedOutError:
             return self.overdue()
         except BaseException as failure:  # raised by the agent: even SystemExit ends only its own session
@@ -48,8 +50,7 @@ class PythonAgent:
 
     def overdue(self) -> AgentAnswer:
         """Return the error answer of an agent that took too long."""
-        spent_ms = self._seconds * 1000
-        return AgentAnswer("", spent_ms, f"the agent did not answer in {spent_ms:.0f} ms")
+        return overdue_answer(self._seconds + self._delay)
 
     def reset(self) -> None:
         """Call the reset function."""

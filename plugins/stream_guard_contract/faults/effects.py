@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from stream_guard_contract.document.sections import LlmFault, ToolFault
+from stream_guard_contract.document.sections import LlmFault, Scenario, ToolFault
 from stream_guard_contract.faults.drift import GARBAGE, RATE_LIMITED, drift, truncate
 
 TOOL_TIMEOUT_MS: Final = 30_000
@@ -75,6 +75,11 @@ def tool_error_reply(fault: ToolFault) -> ErrorReply:
 def llm_delay(fault: LlmFault) -> float:
     """Return the delay of the fault in seconds; 0 where it has none."""
     return _seconds(fault.delay_ms, LLM_TIMEOUT_MS) if fault.mode == "timeout" else 0.0
+
+
+def longest_delay(scenario: Scenario) -> float:
+    """Return the longest delay that a fault of the scenario can bring, in seconds."""
+    return max((*map(tool_delay, scenario.tool_faults), *map(llm_delay, scenario.llm_faults)), default=0.0)
 
 
 def error_reply(fault: LlmFault) -> ErrorReply | None:

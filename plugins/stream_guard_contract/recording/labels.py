@@ -11,6 +11,7 @@ A session is one prompt under one scenario. A label may stand on one event of th
 | ``contract_baseline`` | ``true``: recorded without faults before the matrix, to compare with; it is not judged |
 | ``contract_watched`` | the fault categories that the recorder would have noticed: ``tool_faults,llm_faults`` |
 | ``contract_fault`` | on the event at which the agent met a fault: the fault, as ``FaultId`` writes it |
+| ``contract_timeout`` | ``true``: the agent did not answer in time |
 | ``contract_role`` | on a turn: ``answer`` for the agent's final answer, ``model`` for one call of a model |
 
 A tool fault is labelled on the tool result, a model fault on the model's turn, and a context attack on the event with
@@ -37,6 +38,7 @@ BASELINE: Final = "contract_baseline"
 WATCHED: Final = "contract_watched"
 FAULT: Final = "contract_fault"
 ROLE: Final = "contract_role"
+TIMEOUT: Final = "contract_timeout"
 ATTACKED: Final = "contract_attacked"  # added to answers when sessions are read: whether a context attack was on
 ANSWER: Final = "answer"
 MODEL: Final = "model"
@@ -100,6 +102,7 @@ class SessionLabels(msgspec.Struct, frozen=True):
     repetition: str = ""
     invariant: str = ""
     is_baseline: bool = False
+    is_overdue: bool = False
     watched: frozenset[str] = frozenset()
     faults: frozenset[FaultId] = frozenset()
     conflict: str = ""  # a label that has two different values in the session
@@ -126,6 +129,7 @@ def read_labels(events: Sequence[Event]) -> SessionLabels:
         repetition=first.get(REPETITION, ""),
         invariant=first.get(INVARIANT, ""),
         is_baseline=first.get(BASELINE) == TRUE,
+        is_overdue=first.get(TIMEOUT) == TRUE,
         watched=_read_watched(first.get(WATCHED, "")),
         faults=frozenset(faults),
         conflict=conflict,

@@ -18,7 +18,7 @@ from stream_guard.reports import (
 )
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.report.matrix_texts import exercised, place, title, verdict
-from stream_guard_contract.scoring.matrix import Cell, CellState, Matrix
+from stream_guard_contract.scoring.matrix import BROKEN, Cell, CellState, Matrix
 
 _LEVELS: Final[dict[str, Level]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
 
@@ -43,7 +43,7 @@ def to_junit(matrix: Matrix) -> str:
 
 
 def _case(cell: Cell) -> JUnitCase:
-    failed, passed = cell.state is CellState.FAIL, cell.state is CellState.PASS
+    failed, passed = cell.state in BROKEN, cell.state is CellState.PASS
     skipped = None if failed or passed else f"{title(cell.state)}: {cell.reason}"
     return JUnitCase(cell.invariant, failure=_failure_text(cell) if failed else None, skipped=skipped)
 
@@ -59,7 +59,7 @@ def to_sarif(contract: Contract, matrix: Matrix) -> str:
             {"cell": f"{cell.invariant}/{cell.scenario}"},
         )
         for cell in matrix.cells
-        if cell.state is CellState.FAIL
+        if cell.state in BROKEN
     ]
     return write_sarif(results, [invariant.id for invariant in contract.invariants])
 
@@ -74,7 +74,7 @@ def to_github(contract: Contract, matrix: Matrix) -> str:
             contract.places.get(cell.invariant),
         )
         for cell in matrix.cells
-        if cell.state is CellState.FAIL
+        if cell.state in BROKEN
     ]
     lines += [
         annotation("warning", f"scenario {one.name}", exercised(one), None)

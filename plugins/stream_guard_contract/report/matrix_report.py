@@ -14,11 +14,12 @@ from stream_guard.reports import code, load_template, visible
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.report.machines import to_github, to_json, to_junit, to_sarif
 from stream_guard_contract.report.matrix_texts import exercised, place, title, verdict
-from stream_guard_contract.scoring.matrix import Cell, CellState, Matrix, ScenarioReport
+from stream_guard_contract.scoring.matrix import BROKEN, Cell, CellState, Matrix, ScenarioReport
 
 _COLOURS: Final = {
     CellState.PASS: "green",
     CellState.FAIL: "bold red",
+    CellState.TIMEOUT: "bold red",
     CellState.NOT_APPLICABLE: "dim",
     CellState.INCONCLUSIVE: "yellow",
     CellState.NOT_EXERCISED: "yellow",
@@ -26,6 +27,7 @@ _COLOURS: Final = {
 _MARKS: Final = {
     CellState.PASS: "✅",
     CellState.FAIL: "❌",
+    CellState.TIMEOUT: "⌛",
     CellState.NOT_APPLICABLE: "·",
     CellState.INCONCLUSIVE: "❔",
     CellState.NOT_EXERCISED: "💤",
@@ -104,7 +106,7 @@ def to_markdown(matrix: Matrix) -> str:
     for invariant, row in _rows(matrix).items():
         states = "".join(f" {_MARKS[cell.state]} {title(cell.state)} |" for cell in row)
         lines.append(f"| {code(invariant)} | {row[0].severity} |{states}")
-    failures = [cell for cell in matrix.cells if cell.state is CellState.FAIL]
+    failures = [cell for cell in matrix.cells if cell.state in BROKEN]
     if failures:
         lines += ["", f"### Broken: {len(failures)}", ""]
         lines += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stream_guard.reports import visible
-from stream_guard_contract.scoring.matrix import EVALUATED, Cell, CellState, Matrix, ScenarioReport
+from stream_guard_contract.scoring.matrix import BROKEN, EVALUATED, Cell, CellState, Matrix, ScenarioReport
 
 
 def title(state: CellState) -> str:
@@ -26,9 +26,7 @@ def verdict(matrix: Matrix) -> str:
     summary = f"Score {matrix.score:g} % over {evaluated} of {len(matrix.cells)} cells"
     if matrix.critical_failed:
         broken = dict.fromkeys(
-            visible(cell.invariant)
-            for cell in matrix.cells
-            if cell.state is CellState.FAIL and cell.severity == "critical"
+            visible(cell.invariant) for cell in matrix.cells if cell.state in BROKEN and cell.severity == "critical"
         )
         return f"Broken: {', '.join(broken)}. {summary}."
     opened = f", {matrix.open} open" if matrix.open else ""

@@ -22,6 +22,8 @@ from stream_guard_contract.recording.labels import (
     FAULT_CATEGORIES,
     MODEL,
     ROLE,
+    TIMEOUT,
+    TRUE,
     WATCHED,
     FaultId,
     write_faults,
@@ -143,7 +145,7 @@ class ScenarioRun:
             stored_request = _stored_request(call.request)
             self._add(Turn, [*call.attacks, *met], {ROLE: MODEL}, request=stored_request, response=response)
 
-    def end(self, text: str, latency_ms: float, error: str = "") -> list[Event]:
+    def end(self, text: str, latency_ms: float, error: str = "", *, is_overdue: bool = False) -> list[Event]:
         """Record the agent's answer, or why there is none, and return the events of the session."""
         self._end_open_calls()
         with self._lock:
@@ -152,7 +154,8 @@ class ScenarioRun:
             blocks = [{"type": "text", "text": clean(text)}]
             answer = {"content": blocks, "stop_reason": "end_turn", "latency_ms": latency_ms}
             response = _failed(error, latency_ms) if error else answer
-            self._append(Turn, {ROLE: ANSWER}, {"response": response})
+            overdue = {TIMEOUT: TRUE} if is_overdue else {}
+            self._append(Turn, {ROLE: ANSWER, **overdue}, {"response": response})
             self._append(SessionEnd, {}, {})
             self._ended = True
             return self._events

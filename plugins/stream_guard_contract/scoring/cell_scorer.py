@@ -27,7 +27,7 @@ _NEVER_CAME: Final = "no fault that it is about ever reached the agent"
 _PASS: Final = CellState.PASS
 _FAIL: Final = CellState.FAIL
 
-Outcome: TypeAlias = Literal[CellState.PASS, CellState.FAIL, CellState.INCONCLUSIVE]
+Outcome: TypeAlias = Literal[CellState.PASS, CellState.FAIL, CellState.TIMEOUT, CellState.INCONCLUSIVE]
 
 
 class _SessionOutcome:
@@ -147,7 +147,8 @@ class CellScorer:
         found = results.found
         finding = found.get(self._completes) if found else None
         if finding is not None and (scored.needs_answer or finding.at == "event"):
-            return _SessionOutcome(_FAIL, finding.detail, session, finding.event_id)
+            state: Outcome = CellState.TIMEOUT if session.labels.is_overdue else _FAIL
+            return _SessionOutcome(state, finding.detail, session, finding.event_id)
         if scored.is_compared and (why := self._no_baseline(scored.invariant, session)):
             return _SessionOutcome(CellState.INCONCLUSIVE, why, session, answer_id)
         return _from_rules(scored, results, session, answer_id)
@@ -228,10 +229,11 @@ def _missing(scored: ScoredInvariant, sessions: list[RecordedSession]) -> list[_
 
 
 def _worst(outcomes: list[_SessionOutcome]) -> _SessionOutcome:
-    """Return the first failure, else the first inconclusive outcome, else the first."""
+    """Return the first failure, else the first timeout, else the first inconclusive outcome, else the first."""
     failed = [one for one in outcomes if one.outcome is _FAIL]
+    overdue = [one for one in outcomes if one.outcome is CellState.TIMEOUT]
     unclear = [one for one in outcomes if one.outcome is CellState.INCONCLUSIVE]
-    return [*failed, *unclear, outcomes[0]][0]
+    return [*failed, *overdue, *unclear, outcomes[0]][0]
 
 
 def _why(invariant: Invariant, finding: Finding) -> str:

@@ -14,6 +14,7 @@ class CellState(StrEnum):
 
     PASS = "pass"  # noqa: S105  # no secret, a verdict
     FAIL = "fail"
+    TIMEOUT = "timeout"  # the agent gave no answer in time: it counts as a failure, and says nothing of the invariant
     NOT_APPLICABLE = "not_applicable"  # its `when` does not hold there
     INCONCLUSIVE = "inconclusive"  # the recording leaves out what the judgement needs
     NOT_EXERCISED = "not_exercised"  # it held, but no declared fault ever reached the agent
@@ -21,9 +22,11 @@ class CellState(StrEnum):
 
 # Before Python 3.12 an enum member is slower to look up than a module name, and every cell is asked.
 _PASS: Final = CellState.PASS
-_FAIL: Final = CellState.FAIL
 
-EVALUATED = frozenset((CellState.PASS, CellState.FAIL))
+BROKEN: Final = frozenset((CellState.FAIL, CellState.TIMEOUT))
+"""The states of a cell that does not hold."""
+
+EVALUATED: Final = BROKEN | {CellState.PASS}
 """The states that count in the score."""
 
 Exercised: TypeAlias = Literal["calm", "yes", "no", "unknown"]
@@ -81,14 +84,14 @@ def score_of(cells: Sequence[Cell]) -> float | None:
     for cell in cells:
         if cell.state is _PASS:
             passed += cell.weight
-        elif cell.state is _FAIL:
+        elif cell.state in BROKEN:
             failed += cell.weight
     return round(passed / (passed + failed) * 100, 2) if passed + failed else None
 
 
 def has_critical_failure(cells: Sequence[Cell]) -> bool:
     """Whether a critical invariant failed."""
-    return CellState.FAIL in [cell.state for cell in cells if cell.severity == "critical"]
+    return not BROKEN.isdisjoint([cell.state for cell in cells if cell.severity == "critical"])
 
 
 def overall(scores: dict[str, float], weights: dict[str, float]) -> float | None:
