@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from stream_guard_compliance import extract
 from stream_guard_compliance.reading.grammar import _PRODUCTIONS, _pattern
 from stream_guard_compliance.reading.symbols import LETTER, LEXICON
@@ -35,7 +36,8 @@ OTHERS = {
     "LITERAL": ["sudo", "reboot"],
     "W": ["refunds", "login", "mails", "politely", "numbers", "file", "explain", "immediately", "command", "silently"],
 }
-TRIES = 60
+TRIES = settings().max_examples  # more before a change lands, and many in the night
+MOST = 4 * TRIES  # where no sentence was read so far: many are nonsense
 TEXTS = [(builder.__name__, text) for builder, texts in _PRODUCTIONS for text in texts]
 
 
@@ -67,15 +69,18 @@ def sentence(text: str, source: random.Random) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
+@pytest.mark.hypothesis  # it searches as far as those do
 @pytest.mark.parametrize(("meaning", "text"), TEXTS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(TEXTS)])
 def test_production_reads_words_and_what_it_reads_always_loads(meaning: str, text: str) -> None:
     source = random.Random(text)
     concrete = 0
-    for number in range(TRIES):
+    for number in range(MOST):
+        if number >= TRIES and concrete:
+            break
         found = extract(sentence(text, source), TOOLS)
         concrete += any(rule.read.reading.concrete for rule in found.rules)
         if found.policy()["rules"]:
             # Reading YAML takes longer than all the rest, and how it is written does not depend on the sentence.
             written = found.policy_yaml() if number < 2 else json.dumps(found.policy())
             load_policy(written, REGISTRY, file="extracted.yaml")
-    assert concrete, f"no sentence of {TRIES} is read by {meaning}: {text}"
+    assert concrete, f"no sentence of {MOST} is read by {meaning}: {text}"

@@ -75,9 +75,10 @@ def cpu_of(command: str) -> float:
     return time.process_time() - began
 
 
-def test_memory_is_bounded() -> None:
+@pytest.mark.parametrize("size", [1_500, pytest.param(6_000, marks=pytest.mark.long)])
+def test_memory_is_bounded(size: int) -> None:
     tracemalloc.start()
-    for command in growing_commands(6_000):
+    for command in growing_commands(size):
         check(command)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
