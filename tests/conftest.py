@@ -23,7 +23,7 @@ settings.register_profile("landing", parent=settings.get_profile("commit"), max_
 settings.register_profile("nightly", parent=settings.get_profile("commit"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "commit"))
 
-pytest_plugins = ("tests.run_folder", "tests.crashes", "tests.leftovers", "tests.counting", "tests.kafka.fixtures")
+pytest_plugins = ("tests.run_folder", "tests.crashes", "tests.leftovers", "tests.kafka.fixtures")
 
 # Variables that steer the test run itself; every other STREAM_GUARD_ variable is a setting of the product.
 OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STREAM_GUARD_TEST_KAFKA"))

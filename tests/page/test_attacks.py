@@ -91,7 +91,7 @@ def told_by_people(house: House) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("name", ["bob", "olga"])
+@pytest.mark.parametrize("name", ["bob", pytest.param("olga", marks=pytest.mark.long)])
 def test_no_address_shows_or_changes_anything_of_another_tenant(shared: House, name: str) -> None:
     before = told_by_people(shared)
     shared.sign_in(name)

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.kafka
 
 WAYS = [
     ("SSL", "PLAIN"),
-    ("SASL_PLAINTEXT", "PLAIN"),
-    ("SASL_PLAINTEXT", "SCRAM-SHA-256"),
+    pytest.param("SASL_PLAINTEXT", "PLAIN", marks=pytest.mark.long),
+    pytest.param("SASL_PLAINTEXT", "SCRAM-SHA-256", marks=pytest.mark.long),
     ("SASL_SSL", "SCRAM-SHA-512"),
 ]
 
