@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from stream_guard.language.arguments import parse_arguments, parse_json
     from stream_guard.language.conditions import Condition
     from stream_guard.language.durations import Duration
-    from stream_guard.language.paths import MISSING, Path, json_equal
+    from stream_guard.language.equality import json_equal
+    from stream_guard.language.paths import MISSING, Path
     from stream_guard.language.patterns import Regex, ToolPattern, literal
     from stream_guard.language.payload_texts import payload_texts
     from stream_guard.language.similarity import Measure
@@ -263,7 +264,8 @@ _MODULES: Final = {
     "stream_guard.language.arguments": ("parse_arguments", "parse_json"),
     "stream_guard.language.conditions": ("Condition",),
     "stream_guard.language.durations": ("Duration",),
-    "stream_guard.language.paths": ("MISSING", "Path", "json_equal"),
+    "stream_guard.language.equality": ("json_equal",),
+    "stream_guard.language.paths": ("MISSING", "Path"),
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
     "stream_guard.language.payload_texts": ("payload_texts",),
     "stream_guard.language.tool_words": ("tool_words",),

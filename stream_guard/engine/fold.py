@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import msgspec
 
-from stream_guard.engine.bound import BoundRule, Handler, lacks_key, overrides, remembered_leaves
+from stream_guard.engine.bound import BoundRule, Handler, lacks_key, overrides
 from stream_guard.engine.cross_session import CrossSessionRules, by_key
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.ends import RuleEnds
@@ -28,15 +28,14 @@ from stream_guard.engine.index import GateGroup, Index, Plan
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.late_questions import LateQuestions
 from stream_guard.engine.names import ToolNames
+from stream_guard.engine.remembered import RememberedConditions
 from stream_guard.engine.reporting import Reporter
 from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import has_text, lacks_content, lacks_text
 from stream_guard.engine.twins import TwinJudge, make_twins, may_vary
-from stream_guard.engine.watched_paths import PathWatch, awaited_paths
 from stream_guard.errors import StreamGuardError
-from stream_guard.language.conditions import Leaf
-from stream_guard.model import Event, Hit, SessionEnd, ToolCall, Turn, Unsure, UserMessage
+from stream_guard.model import Event, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
 from stream_guard.rule import SETTLED, Mode, Verdict
@@ -60,11 +59,9 @@ class Engine:
         self.is_inline = mode == "inline"
         self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
         self._arrange()
-        self._turn_leaves = self._leaves("turn")
-        self._user_leaves = self._leaves("user")
-        self._watch = self._watch_others()
         self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
-        self.remembers = bool(self._turn_leaves or self._user_leaves)
+        conditions = RememberedConditions(policy, self._active, self.local, self.counts)
+        self.conditions = conditions or None
         remembering = [bound for bound in self._active if bound.must_remember]
         twins = [bound.twin.bound for bound in remembering if bound.twin is not None]
         self.lasting = frozenset(bound.number for bound in (*remembering, *twins))
@@ -103,35 +100,6 @@ class Engine:
         self.cross_session = tuple(by_key(self._active, by_tenant=self.policy.by_tenant))
         self._long_keys = [group for group in self.cross_session if group.memory > self.policy.idle]
         self.late = LateQuestions(self._active, by_tenant=self.policy.by_tenant)
-
-    def _watch_others(self) -> PathWatch | None:
-        """Return the watch over paths in turns and messages that the plans for those do not look out for."""
-        of_turns = self.local.turns.rules if self.local.turns is not None else []
-        of_users = self.local.users.rules if self.local.users is not None else []
-        awaited = awaited_paths([bound for bound in self._active if bound not in of_turns], ("turn",))
-        awaited += awaited_paths([bound for bound in self._active if bound not in of_users], ("user",))
-        return PathWatch(awaited) if awaited else None
-
-    def _leaves(self, when: str) -> dict[int, Leaf]:
-        leaves = (leaf for spec in self.policy.rules for leaf in remembered_leaves(spec))
-        return {leaf.tag: leaf for leaf in leaves if leaf.path.when == when}
-
-    def remember(self, event: Turn | UserMessage, memory: set[int]) -> None:
-        """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""
-        leaves = self._turn_leaves if type(event) is Turn else self._user_leaves
-        if self._watch is not None and not self._watch.look(event, self.counts):
-            self._watch = None
-        for tag, leaf in leaves.items():
-            if leaf.holds(event):
-                memory.add(tag)
-            else:
-                memory.discard(tag)
-            if leaf.lacks is None:
-                continue
-            if leaf.lacks(event):
-                memory.add(leaf.unknown_tag)
-            else:
-                memory.discard(leaf.unknown_tag)
 
     def run(
         self,

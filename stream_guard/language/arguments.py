@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from stream_guard.language.paths import json_equal
+from stream_guard.language.equality import json_equal
 from stream_guard.language.strict_json import check_json
 from stream_guard.model import Json, ToolCall
 

@@ -17,8 +17,9 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from stream_guard.language.equality import json_equal
 from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import MISSING, ROOTS, Find, Path, json_equal
+from stream_guard.language.paths import MISSING, ROOTS, Find, Path
 from stream_guard.model import Event, Json
 
 Test: TypeAlias = Callable[[Event, Set[int]], bool]

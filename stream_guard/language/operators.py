@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from stream_guard.language.durations import parse_duration
-from stream_guard.language.paths import json_equal
+from stream_guard.language.equality import json_equal
 from stream_guard.language.patterns import Regex
 from stream_guard.model import Event, Json
 

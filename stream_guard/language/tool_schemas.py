@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from stream_guard.language.equality import json_equal
 from stream_guard.language.executors import (
     FORMATS,
     Type,
@@ -21,7 +22,6 @@ from stream_guard.language.executors import (
     cut_deep,
     taken_as,
 )
-from stream_guard.language.paths import json_equal
 from stream_guard.model import Json
 
 Executor: TypeAlias = Literal["mcp", "pydantic", "unknown"]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from stream_guard.language.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
+from stream_guard.language.equality import json_equal
 from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import Path, json_equal
+from stream_guard.language.paths import Path
 from stream_guard.model import Json
 from stream_guard.policy.belonging import advice_for_condition
 from stream_guard.policy.codes import Code

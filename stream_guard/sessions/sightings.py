@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from stream_guard.language.paths import json_equal
+from stream_guard.language.equality import json_equal
 from stream_guard.model import Json, ToolCall
 from stream_guard.sessions.session import Session
 from stream_guard.sessions.stored import OpenCall

@@ -16,7 +16,7 @@ import msgspec
 import xxhash
 
 from stream_guard.engine.objections import CONTESTED, Objection
-from stream_guard.language.paths import json_equal
+from stream_guard.language.equality import json_equal
 from stream_guard.model import Event, Json
 
 ROW_VERSION: Final = 1

@@ -141,8 +141,8 @@ class Tracker:
         captured = message.captured and message.text != ""
         message = replace(message, index=session.turns - 1, captured=captured)
         engine = self._engine
-        if engine.remembers:
-            engine.remember(message, session.memory)
+        if engine.conditions is not None:
+            engine.conditions.update(message, session.memory)
         self._show(engine.local.users, message, session, out)
 
     def _turn(self, turn: Turn, session: Session, out: Findings) -> None:
@@ -155,8 +155,8 @@ class Tracker:
         turn, blocks = stamped_turn(turn, session.turns, self._names)
         session.turns += 1
         engine = self._engine
-        if engine.remembers:
-            engine.remember(turn, session.memory)
+        if engine.conditions is not None:
+            engine.conditions.update(turn, session.memory)
         if engine.has_twins:
             session.catalogue = learn(turn, session.catalogue, engine.asks_about)
         self._show(engine.local.turns, turn, session, out)

@@ -62,11 +62,10 @@ class World:
             )
         )
         database = database or self.database
-        reviews = Reviews(database, self.rules, lambda: self.now)
         return Gate(
             Policy(rules=rules, version=version),
             database,
-            reviews=reviews,
+            reviews=Reviews(database, self.rules, lambda: self.now),
             clock=lambda: self.now,
             emit=self.emitted.append,
         )

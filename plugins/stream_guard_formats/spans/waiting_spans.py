@@ -11,7 +11,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from stream_guard_formats.reading import digest
-from stream_guard_formats.spans.conventions import RESULT_NAMES, session_of, sort_of
+from stream_guard_formats.spans.attribute_names import RESULT_NAMES
+from stream_guard_formats.spans.conventions import session_of, sort_of
 from stream_guard_formats.spans.raw_spans import RawSpan
 from stream_guard_formats.spans.trace_rows import TraceRow, WaitingSpans, encode_row
 
