@@ -111,6 +111,7 @@ def test_ten_kills_lose_no_alert_and_repeat_one_only_with_its_id(
     assert set(on_topic(cluster, alerts)) == set(wanted)
 
 
+@pytest.mark.long
 def test_poison_and_a_record_of_20_mb_are_buried_and_the_run_goes_on(
     cluster: Cluster, samples: Path, wanted: Counter[str], tmp_path: Path
 ) -> None:

@@ -257,6 +257,7 @@ def test_nobody_at_the_address_is_said_after_the_patience() -> None:
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.long
 def test_a_broker_that_restarts_in_the_middle_costs_time_and_no_record(
     own_broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -69,6 +69,7 @@ def test_a_partition_with_100_000_live_sessions_is_taken_over_and_every_one_is_r
         fleet.close()
 
 
+@pytest.mark.long
 def test_a_rolling_restart_with_a_changed_rule_resets_its_states_and_no_others(fleet: Fleet, policy: Path) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 30d"))
     early, late = halves(sample_rows(120))

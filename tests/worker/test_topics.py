@@ -117,6 +117,7 @@ def found(fleet: Fleet) -> set[str]:
     return {alert["subject"] for alert in fleet.sent()}
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_topic_made_anew_with_more_records_than_before_stops_the_worker_until_it_is_accepted(
     fleet: Fleet, policy: Path
@@ -143,6 +144,7 @@ def test_a_topic_made_anew_with_more_records_than_before_stops_the_worker_until_
     assert "this is not the topic that was read before" in fleet.log_of(name)
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_partitions_that_are_added_under_a_running_worker_stop_it_and_are_refused_at_the_start(fleet: Fleet) -> None:
     name = fleet.start()

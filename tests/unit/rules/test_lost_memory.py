@@ -164,7 +164,9 @@ def test_what_was_counted_of_a_forgotten_run_since_still_counts() -> None:
 
 
 @pytest.mark.parametrize("window", [", window_seconds: 3600", ""])
-@pytest.mark.parametrize("count", [1999, 2000, pytest.param(5000, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "count", [pytest.param(1999, marks=pytest.mark.long), 2000, pytest.param(5000, marks=pytest.mark.long)]
+)
 def test_a_sum_counts_every_amount(window: str, count: int) -> None:
     rule = f"kind: max_aggregate, params: {{tool: pay, measure: sum, path: tool.args.n, over: {count + 99}{window}}}"
     trace: Steps = [{"call": "pay", "args": {"n": 100}}]
@@ -296,7 +298,9 @@ def test_an_injected_value_behind_a_text_that_is_too_long_is_a_doubt() -> None:
     assert outcome(asked(INJECTED, trace)) == "unsure"
 
 
-@pytest.mark.parametrize("keys", [900, 1001, pytest.param(1500, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "keys", [pytest.param(900, marks=pytest.mark.long), 1001, pytest.param(1500, marks=pytest.mark.long)]
+)
 def test_a_key_that_was_forgotten_is_not_judged_and_new_ones_are(keys: int) -> None:
     rule = "kind: max_calls, params: {tool: refund, n: 1}, key: [session, args.n]"
     trace = calls("refund", range(keys))

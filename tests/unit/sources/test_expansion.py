@@ -106,6 +106,7 @@ def test_honest_avro_is_read(tmp_path: Path, codec: str) -> None:
     assert [json.loads(record.value)["n"] for record in read(tmp_path / "rows.avro")] == list(range(1000))
 
 
+@pytest.mark.long
 def test_a_long_text_that_many_rows_of_parquet_share_is_not_in_memory_for_all_of_them(tmp_path: Path) -> None:
     table = pa.table({"value": pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), ["x" * 4 * MB])})
     pq.write_table(table, tmp_path / "rows.parquet", compression="zstd")
