@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -31,18 +32,22 @@ rules:
 
 @pytest.fixture(scope="module")
 def before(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """How to start a process of the version before: its distribution, installed in a folder that comes first."""
+    """How to start a process of the version before: its distribution, and what it needs, without this version."""
     source, installed = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("installed")
     archive = subprocess.run(["git", "archive", BEFORE], cwd=root, capture_output=True, check=False)
     require(archive.returncode == 0, f"the history does not have {BEFORE}: fetch all of it")
     subprocess.run(["tar", "-x"], cwd=source, input=archive.stdout, check=True)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", installed, source], check=True, capture_output=True)
-    options: dict[str, Any] = {"fresh": True, "cwd": installed, "env": {"PYTHONPATH": str(installed)}}
-    with processes.start(launcher=("-c", FILES), stdout=subprocess.PIPE, text=True, **options) as process:
+    for package in Path(sysconfig.get_path("purelib")).iterdir():
+        if not package.name.startswith("agent_stream_guard") and not (installed / package.name).exists():
+            (installed / package.name).symlink_to(package)
+    # Without what site adds: of two distributions with other names, both would be found, and each plugin twice.
+    options: dict[str, Any] = {"cwd": installed, "env": {"PYTHONPATH": str(installed)}}
+    with processes.start(launcher=("-S", "-c", FILES), stdout=subprocess.PIPE, text=True, **options) as process:
         files, _ = process.communicate()
     assert all(Path(file).is_relative_to(installed) for file in files.splitlines()), files
-    return options
+    return {"launcher": ("-S", *processes.COMMAND), **options}
 
 
 def test_a_rolling_upgrade_under_load_loses_and_repeats_nothing_in_any_session(
