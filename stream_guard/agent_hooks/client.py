@@ -1,20 +1,20 @@
 """The client: questions to a gate over one connection, within one deadline.
 
 ``http.client`` and ``urllib`` would take longer to import than a gate takes to answer, so that the few lines of HTTP
-that a gate speaks are here.
+that a gate speaks are here. ``json`` is imported by who sends values, not bytes.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from json import dumps, loads
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
 
 _MOST = 64 * 2**20  # bytes of an answer; more is no answer of a gate
+MARK = "hook-answer"  # "2 0": the exit code, and how many bytes of the body are for standard output
 CUT = -1  # the connection was closed in the middle
 _PORTS = {"http": 80, "https": 443}
 
@@ -25,6 +25,15 @@ class GateError(Exception):
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
         self.status = status
+
+
+class GateReply:
+    """What came back over HTTP. ``mark`` is the header by which a gate says that the body is the answer of a hook."""
+
+    __slots__ = ("body", "mark", "status")
+
+    def __init__(self, status: int, mark: str) -> None:
+        self.status, self.mark, self.body = status, mark, b""
 
 
 class GateClient:
@@ -38,8 +47,22 @@ class GateClient:
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request; GateError when there is none, or it is a refusal."""
+        from json import dumps, loads  # noqa: PLC0415  (takes as long to import as the socket)
+
+        reply = self.exchange(path, dumps(body).encode())
         try:
-            status, answer = self._exchange(self._request(path, dumps(body).encode()))
+            said = loads(reply.body)
+        except ValueError:
+            said = None
+        if reply.status == 200 and isinstance(said, dict):
+            return said
+        why = str(said.get("error", "")) if isinstance(said, dict) else "what answers there is no gate"
+        raise GateError(f"the gate at {self._url} refused the question with {reply.status}: {why}", reply.status)
+
+    def exchange(self, path: str, body: bytes) -> GateReply:
+        """Return what the gate replies to bytes; GateError when it cannot be asked, or breaks off."""
+        try:
+            return self._exchange(self._request(path, body))
         except ConnectionResetError:
             self.close()
             raise GateError(f"the gate at {self._url} closed the connection without an answer", CUT) from None
@@ -48,14 +71,6 @@ class GateClient:
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise GateError(f"the gate at {self._url} cannot be reached: {why}; is `stream-guard serve` up?") from None
-        try:
-            said = loads(answer)
-        except ValueError:
-            said = None
-        if status == 200 and isinstance(said, dict):
-            return said
-        why = str(said.get("error", "")) if isinstance(said, dict) else "what answers there is no gate"
-        raise GateError(f"the gate at {self._url} refused the question with {status}: {why}", status)
 
     def close(self) -> None:
         """Close the connection."""
@@ -74,7 +89,7 @@ class GateClient:
         ]
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
-    def _exchange(self, request: bytes) -> tuple[int, bytes]:
+    def _exchange(self, request: bytes) -> GateReply:
         connection = self._connect()
         connection.settimeout(self._left())
         try:  # noqa: SIM105  (contextlib is one more import)
@@ -85,22 +100,33 @@ class GateClient:
         while b"\r\n\r\n" not in received:
             self._receive(connection, received)
         head, _, rest = bytes(received).partition(b"\r\n\r\n")
-        status, length, is_last = _read_head(head)
+        reply, length, is_last = _read_head(head)
         body = bytearray(rest)
         while len(body) < length:
             self._receive(connection, body)
         if is_last:
             self.close()
-        return status, bytes(body[:length])
+        reply.body = bytes(body[:length])
+        return reply
 
     def _connect(self) -> socket.socket:
         if self._socket is None:
-            if self._scheme == "https":
-                self._socket = self._connect_safely()
-            else:
-                self._socket = socket.create_connection((self._host, self._port), self._left())
+            self._socket = self._connect_safely() if self._scheme == "https" else self._connect_plainly()
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return self._socket
+
+    def _connect_plainly(self) -> socket.socket:
+        if not self._host.replace(".", "").isdecimal():
+            return socket.create_connection((self._host, self._port), self._left())
+        # An address needs no look-up, for which Python would import the tables of international names.
+        opened = socket.socket()
+        opened.settimeout(self._left())
+        try:
+            opened.connect((self._host, self._port))
+        except OSError:
+            opened.close()
+            raise
+        return opened
 
     def _connect_safely(self) -> socket.socket:
         import ssl  # noqa: PLC0415  # takes as long to import as all the rest
@@ -122,19 +148,6 @@ class GateClient:
         return left
 
 
-class NoGate(GateClient):
-    """Stands for a gate that cannot be asked, and says why."""
-
-    def __init__(self, error: GateError) -> None:
-        super().__init__("http://127.0.0.1")
-        self._error = error
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Raise the reason."""
-        del path, body
-        raise self._error
-
-
 def _parse(url: str) -> tuple[str, str, int, str]:
     """Return scheme, host, port and path of an address; GateError when it is none of a gate."""
     scheme, between, rest = url.partition("://")
@@ -149,12 +162,13 @@ def _parse(url: str) -> tuple[str, str, int, str]:
     return scheme, host, int(port), f"/{path.strip('/')}" if path.strip("/") else ""
 
 
-def _read_head(head: bytes) -> tuple[int, int, bool]:
-    """Return the status and the length of an answer, and whether the connection ends with it."""
+def _read_head(head: bytes) -> tuple[GateReply, int, bool]:
+    """Return the reply of a head, the length of its body, and whether the connection ends with it."""
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     named = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     length = named.get("content-length", "")
     if not words[0].startswith("HTTP/") or not words[1:] or not words[1].isdecimal() or not length.isdecimal():
         raise GateError("what answers there speaks no HTTP that a gate speaks")
-    return int(words[1]), int(length), named.get("connection", "").lower() == "close"
+    reply = GateReply(int(words[1]), named.get(MARK, ""))
+    return reply, int(length), named.get("connection", "").lower() == "close"

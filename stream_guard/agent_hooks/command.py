@@ -1,23 +1,22 @@
-"""``hook``: reads what an agent's program says on standard input, asks the gate, and answers on standard output."""
+"""``hook``: hands what an agent's program says on standard input to the gate, and its answer back.
+
+The gate reads the payload itself, so that a hook need not: this module and the client are all that it imports.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from json import dumps, loads
 
-from stream_guard.agent_hooks import session_counts
-from stream_guard.agent_hooks.asking import ON_ERROR, PAUSE_AS, Asking
-from stream_guard.agent_hooks.client import GateClient, GateError, NoGate
-from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import NOTHING, HookQuestion, UnreadableError, folder_of
+from stream_guard.agent_hooks.client import CUT, GateClient, GateError
+from stream_guard.agent_hooks.dialects import AGENTS
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Any
 
-    from stream_guard.agent_hooks.question import AgentDialect, HookAnswer
+    Said = tuple[str, str, int]
+    """What a hook says on standard output and standard error, and its exit code."""
 
 # As in stream_guard.settings, which takes far longer to import than this hook may take.
 DEFAULTS = {
@@ -28,7 +27,9 @@ DEFAULTS = {
     "agent": "",
     "pause_as": "review",
 }
+CHOICES = {"on_error": ("closed", "ask", "open"), "pause_as": ("review", "ask")}
 PREFIX = "STREAM_GUARD_HOOK__"
+_LARGE = 65536  # bytes; a gate that breaks off a shorter request is no gate that found it too large
 
 
 class UnknownOption(Exception):  # noqa: N818  (no error of the program: the command line explains it)
@@ -56,85 +57,69 @@ def read_options(arguments: Sequence[str], environment: Mapping[str, str]) -> di
 
 def run_hook(options: Mapping[str, str]) -> int:
     """Answer one hook; returns the exit code. Whatever fails is a refusal, or a warning where open."""
-    dialect = dialect_of(options["program"])
     try:
-        answer = _answer(options, dialect, sys.stdin.buffer.read())
+        out, err, code = _answer(options, sys.stdin.buffer.read())
     except Exception as error:  # noqa: BLE001  (any other way to end would let the call run)
-        text = f"stream_guard: the hook failed: {error}"
-        is_open = options["on_error"] == "open"
-        answer = (
-            dialect.warn(dialect.allow(HookQuestion("", NOTHING, "")), text) if is_open else dialect.refuse_unread(text)
-        )
-    if answer.said is not None:
-        sys.stdout.write(dumps(answer.said) + "\n")
+        from stream_guard.agent_hooks.own_answers import fail  # noqa: PLC0415
+
+        out, err, code = fail(options, error)
+    if out:
+        sys.stdout.write(out + "\n")
         sys.stdout.flush()
-    if answer.stderr:
-        sys.stderr.write(answer.stderr + "\n")
-    return answer.code
+    if err:
+        sys.stderr.write(err + "\n")
+    return code
 
 
-def _answer(options: Mapping[str, str], dialect: AgentDialect, said: bytes) -> HookAnswer:
-    data = _payload(said, dialect.name)
-    speaking = speaker(data, dialect.name)
-    if speaking != dialect.name:
-        dialect = dialect_of(speaking)
-    asked = dialect.read(data, options["event"])
-    asked.folder = folder_of(data)
-    if not asked.session and dialect.may_lack_session:
-        asked.session = f"{dialect.name}:{os.getppid()}:{asked.folder}"
-    client, on_error, pause_as = _open(options)
+def _answer(options: Mapping[str, str], said: bytes) -> Said:
+    wrong = next((name for name, known in CHOICES.items() if options[name] not in known), "")
     try:
-        return Asking(
-            client,
-            dialect,
-            on_error=on_error,
-            pause_as=pause_as,
-            agent=options["agent"],
-            counts=DiskCounts(),
-        ).answer(asked)
-    finally:
-        client.close()
-
-
-class DiskCounts:
-    """What is counted about a session, kept between the processes of its hooks."""
-
-    def unjudged(self, session: str) -> int:
-        """Count a call that runs without judgement; return how many did before."""
-        return session_counts.count(session_counts.UNJUDGED, session, os.environ)
-
-    def held(self, session: str, *, again: bool) -> int:
-        """Count that the agent is sent back to work; return how often it was since it first wanted to stop."""
-        if not again:
-            session_counts.forget(session_counts.HELD, session, os.environ)
-        return session_counts.count(session_counts.HELD, session, os.environ)
-
-
-def _payload(said: bytes, agent: str) -> dict[str, Any]:
-    """Return the object of a payload; some agents begin it with a byte order mark."""
-    try:
-        data = loads(said.removeprefix(b"\xef\xbb\xbf"))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"standard input is not the JSON that {agent} sends: {error}") from None
-    if not isinstance(data, dict):
-        raise UnreadableError(f"standard input is not the object that {agent} sends")
-    return data
-
-
-def _open(options: Mapping[str, str]) -> tuple[GateClient, str, str]:
-    """Return the client, and what a call gets that was not judged, or that waits for a person.
-
-    A wrong option is a gate that cannot be asked.
-    """
-    for name, known in (("on_error", ON_ERROR), ("pause_as", PAUSE_AS)):
-        if options[name] not in known:
-            wrong = GateError(f"{name} is {options[name]!r}; write {', '.join(known)}")
-            return NoGate(wrong), "closed", "review"
-    try:
+        _refuse_wrong(wrong, options)
         client = GateClient(options["gate"], token=_token(options["token_file"]), timeout=_seconds(options["timeout"]))
+        try:
+            return _relay(client, options, said) or _ask(client, options, said)
+        finally:
+            client.close()
     except GateError as error:
-        return NoGate(error), options["on_error"], options["pause_as"]
-    return client, options["on_error"], options["pause_as"]
+        from stream_guard.agent_hooks.own_answers import answer_gateless  # noqa: PLC0415
+
+        # Whoever wrote a wrong option chose nothing.
+        return answer_gateless({**options, "on_error": "closed"} if wrong else options, said, error)
+
+
+def _refuse_wrong(name: str, options: Mapping[str, str]) -> None:
+    if name:
+        raise GateError(f"{name} is {options[name]!r}; write {', '.join(CHOICES[name])}")
+
+
+def _relay(client: GateClient, options: Mapping[str, str], said: bytes) -> Said | None:
+    """Return what the gate answers to the payload as it is; None where it does not take it like that."""
+    told = {name: options[name] for name in ("pause_as", "event", "agent") if options[name]}
+    told["process"] = str(os.getppid() or 1)  # 0 is one outside the container, and none to the gate
+    query = "&".join(f"{name}={_quoted(value)}" for name, value in told.items())
+    try:
+        reply = client.exchange(f"/v1/hooks/{options['program']}?{query}", said)
+    except GateError as error:
+        if error.status == CUT and len(said) > _LARGE:
+            return None
+        raise
+    code, _, length = reply.mark.partition(" ")
+    if reply.status != 200 or not code.isdecimal() or not length.isdecimal():
+        return None
+    return reply.body[: int(length)].decode(), reply.body[int(length) :].decode(), int(code)
+
+
+def _ask(client: GateClient, options: Mapping[str, str], said: bytes) -> Said:
+    """Read the payload here and ask in parts: it is too large, or no JSON, or the gate is of another version."""
+    from stream_guard.agent_hooks.own_answers import answer_in_parts  # noqa: PLC0415
+
+    return answer_in_parts(client, options, said)
+
+
+def _quoted(text: str) -> str:
+    """Return a text as it stands in an address; urllib takes longer to import than the rest."""
+    signs = (chr(byte) for byte in text.encode("utf-8", "surrogateescape"))
+    return "".join(sign if sign.isascii() and sign.isalnum() else f"%{ord(sign):02X}" for sign in signs)
 
 
 def _seconds(text: str) -> float:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stream_guard.agent_hooks.question import AgentDialect
-
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
+
+    from stream_guard.agent_hooks.question import AgentDialect
 
 # The module and class of each dialect: a hook imports the one that it needs.
 _CLASSES = {

@@ -24,11 +24,15 @@ class UnreadableError(Exception):
 class Call:
     """The call of a tool, as an agent tells it. ``key`` is one for two events that ask about the same call."""
 
-    __slots__ = ("args", "id", "key", "tool")
+    __slots__ = ("_id", "args", "key", "tool")
 
     def __init__(self, tool: str, args: Any, call_id: str = "", key: str = "") -> None:
-        self.tool, self.args, self.key = tool, args, key
-        self.id = call_id or made_call_id(tool, args)
+        self.tool, self.args, self.key, self._id = tool, args, key, call_id
+
+    @property
+    def id(self) -> str:
+        """Return the agent's id of the call, or one that is made where a gate is to be told."""
+        return self._id or made_call_id(self.tool, self.args)
 
 
 class HookQuestion:

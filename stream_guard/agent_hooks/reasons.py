@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stream_guard.agent_hooks.gateless import plain
+
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
@@ -47,8 +49,3 @@ def finding(alert: Any) -> str:
     """Return one finding in a line: the rule, its own reason, and what it found."""
     said = [str(alert.get(name) or "") for name in ("reason", "detail")]
     return plain(f"{alert.get('rule_id')}: {' '.join(dict.fromkeys(filter(None, said)))}")
-
-
-def plain(text: str) -> str:
-    """Return the text without control characters: it ends up in a terminal, and agents wrote parts of it."""
-    return "".join(sign if sign.isprintable() else " " for sign in text)

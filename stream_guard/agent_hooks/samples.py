@@ -36,6 +36,20 @@ def _claude_like(agent: str, event: str) -> dict[str, Any]:
     return {"hook_event_name": event, "session_id": _SESSION, "cwd": "/", **stamp, **about}
 
 
+def _codex(_agent: str, event: str) -> dict[str, Any]:
+    common = {"hook_event_name": event, "session_id": _SESSION, "transcript_path": None, "cwd": "/"}
+    if event == "SessionEnd":
+        return {**common, "reason": "other"}
+    call = {"tool_name": "Bash", "tool_input": _COMMAND, "tool_use_id": "t1"}
+    about: dict[str, dict[str, Any]] = {
+        "PreToolUse": call,
+        "PostToolUse": {**call, "tool_response": "stream-guard"},
+        "UserPromptSubmit": {"prompt": "Hello"},
+        "Stop": {"stop_hook_active": True, "last_assistant_message": None},
+    }
+    return {**common, "turn_id": "turn1", "model": "demo", "permission_mode": "default", **about[event]}
+
+
 def _cursor(_agent: str, event: str) -> dict[str, Any]:
     call = {"tool_name": "Shell", "tool_input": _COMMAND, "tool_use_id": "t1", "tool_output": "{}"}
     common = {"conversation_id": _SESSION, "generation_id": "g1", "cursor_version": "2", "hook_event_name": event}
@@ -74,6 +88,7 @@ def _amp(_agent: str, event: str) -> dict[str, Any]:
 
 
 _MAKERS = {
+    "codex": _codex,
     "cursor": _cursor,
     "copilot-cli": _copilot,
     "windsurf": _windsurf,

@@ -61,3 +61,17 @@ def _file(where: str, session: str) -> str:
     # Only signs that no path is made of: an agent says what its session is called.
     name = "".join(sign if sign.isalnum() or sign in "-_" else "-" for sign in session)[:_LONGEST] or "-"
     return os.path.join(where, name)  # noqa: PTH118
+
+
+class DiskCounts:
+    """What is counted about a session, kept between the processes of its hooks."""
+
+    def unjudged(self, session: str) -> int:
+        """Count a call that runs without judgement; return how many did before."""
+        return count(UNJUDGED, session, os.environ)
+
+    def held(self, session: str, *, again: bool) -> int:
+        """Count that the agent is sent back to work; return how often it was since it first wanted to stop."""
+        if not again:
+            forget(HELD, session, os.environ)
+        return count(HELD, session, os.environ)

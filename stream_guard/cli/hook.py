@@ -69,7 +69,8 @@ def install(
         remember(changes, _installed())
     except OSError as error:
         typer.echo(f"hook status will not notice changes of these files: {error}", err=True)
-    importlib.import_module("stream_guard.agent_hooks.command")  # compiled now, so that the first hook need not do it
+    for part in ("command", "own_answers", "asking"):  # compiled now, so that the first hook need not do it
+        importlib.import_module(f"stream_guard.agent_hooks.{part}")
     dialect_of(agent)
     typer.echo(f"{agent}: {len(changes)} files written." if changes else f"{agent}: nothing to change.")
     if PLANS[agent].note and not undo:

@@ -22,11 +22,7 @@ def main() -> None:
         print("stream-guard runs on Linux and macOS; on Windows, run it in WSL 2 or in the image", file=sys.stderr)
         sys.exit(2)
     if sys.argv[1:2] == ["hook"]:
-        from stream_guard.agent_hooks.command import main as run_hook
-
-        code = run_hook(sys.argv[2:])
-        if code is not None:
-            sys.exit(code)
+        _answer_hook()
     gc.set_threshold(YOUNG_OBJECTS)
     from stream_guard.cli.app import run_command_line
 
@@ -34,6 +30,25 @@ def main() -> None:
         run_command_line()
     except SystemExit as ended:
         _end(ended)
+
+
+def _answer_hook() -> None:
+    """Answer a hook and end, unless the command line has to explain the options.
+
+    An agent waits for the process to end. So nothing is collected in it, and it ends without being taken apart.
+    """
+    import os
+
+    gc.disable()
+    from stream_guard.agent_hooks.command import main as run_hook
+
+    code = run_hook(sys.argv[2:])
+    if code is None:
+        gc.enable()
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def pass_over_loaded() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
@@ -38,7 +39,7 @@ from stream_guard.serve.bodies import (
     to_form,
     to_items,
 )
-from stream_guard.serve.hook_answers import answer_hook
+from stream_guard.serve.hook_answers import HOOK_QUERY, HeldCounts, answer_hook, read_options, to_object, to_process
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.serve.stamping import stamp
@@ -91,6 +92,7 @@ class Routes:
         self._gate: Gate = service.gate
         self._decoder = decoder
         self._one_batch = asyncio.Lock()
+        self._held: defaultdict[str, HeldCounts] = defaultdict(HeldCounts)  # by tenant
 
     @requires("agent")
     async def check(self, request: Request) -> Response:
@@ -109,15 +111,19 @@ class Routes:
 
     @requires("agent")
     async def hook(self, request: Request) -> Response:
-        """Answer a hook of a coding agent that asks over HTTP, in that agent's own words."""
+        """Answer a hook of a coding agent, in that agent's own words."""
         who = identity_of(request)
         ways = {"/v1/check": self._check, "/v1/events": self._tell, "/v1/obligations": self._owed}
 
         async def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
             return await ways[path](body, who)
 
-        agent, pause_as = request.path_params["agent"], request.query_params.get("pause_as", "review")
-        return _json(await answer_hook(agent, await self._body(request, ("pause_as",)), ask, pause_as))
+        body, options = await self._body(request, HOOK_QUERY), read_options(request.query_params)
+        answer = await answer_hook(request.path_params["agent"], body, ask, options, self._held[who.tenant])
+        if not options.process:
+            return _json(to_object(answer))
+        text, headers = to_process(answer)
+        return Response(text, headers=headers, media_type="text/plain")
 
     async def _check(self, data: Json, who: Identity) -> dict[str, Any]:
         attempt = stamp(to_attempt(data, self._decoder), who, self._gate.policy.agents)

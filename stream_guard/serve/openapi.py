@@ -6,7 +6,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from stream_guard.agent_hooks.asking import PAUSE_AS
+from stream_guard.agent_hooks.client import MARK
+from stream_guard.agent_hooks.command import CHOICES
 from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.distribution import own_version
 from stream_guard.guard.reviews import Review
@@ -151,10 +152,17 @@ def _post(text: str, body: JsonObject, answer: JsonObject) -> JsonObject:
 
 def _hook() -> JsonObject:
     anything = {"type": "object"}
-    operation = _post("Answer a hook of a coding agent that asks over HTTP, in its own words.", anything, anything)
-    named = {"name": "agent", "in": "path", "required": True, "schema": {"enum": list(AGENTS)}}
-    paused = {"name": "pause_as", "in": "query", "required": False, "schema": {"enum": list(PAUSE_AS)}}
-    operation["parameters"] = [named, paused]
+    operation = _post("Answer a hook of a coding agent, in its own words.", anything, anything)
+    text = {"type": "string"}
+    asked = {"pause_as": {"enum": list(CHOICES["pause_as"])}, "event": text, "agent": text}
+    process = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
+    operation["parameters"] = [
+        {"name": "agent", "in": "path", "required": True, "schema": {"enum": list(AGENTS)}},
+        *({"name": name, "in": "query", "schema": schema} for name, schema in {**asked, "process": process}.items()),
+    ]
+    # To a process: what it writes to standard output and standard error, cut as the header says.
+    operation["responses"]["200"]["content"]["text/plain"] = {"schema": text}
+    operation["responses"]["200"]["headers"] = {MARK: {"schema": {"type": "string", "pattern": "^[0-9]+ [0-9]+$"}}}
     operation["responses"]["404"] = _answer("There is no such agent.", _ref("Error"))
     return operation
 

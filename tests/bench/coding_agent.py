@@ -1,7 +1,7 @@
 """What a coding agent waits for: the hook's process, the reader of shell commands, the gate with the pack.
 
-Processes are measured in CPU time, the least of many runs, and as a ratio to a Python that does nothing, so that a busy
-machine changes little.
+Processes are measured in CPU time, the median of many runs, and as a ratio to a Python that does nothing, so that a
+busy machine changes little.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,8 @@ from stream_guard.registry import Registry
 from tests.frameworks.served import serving
 from tests.unit.shell.test_cases import CASES
 
-RUNS: Final = 20
+RUNS: Final = 30
+NO_GATE: Final = "http://127.0.0.1:9"
 START: Final = "import sys; from stream_guard.cli.process import main; main()"
 PAYLOAD: Final = {
     "session_id": "bench",
@@ -47,20 +49,27 @@ def measure(registry: Registry, runs: int = RUNS) -> dict[str, Any]:
 
 
 def hook(runs: int) -> dict[str, float]:
-    """Return the CPU of a hook from its start to its end, against a gate that is up, as ratios to an empty Python."""
+    """Return the CPU in milliseconds from a hook's start to its end, beside an empty Python, and the ratios to it.
+
+    ``first`` is a hook whose modules nobody compiled yet; ``hook install`` compiles them. One after the other in turn,
+    so that all of them meet the same machine.
+    """
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder), '{"rules": []}') as (address, _):
-        arguments = ["hook", "claude-code", "--gate", address, "--timeout", "60"]
-        source = _copied(Path(folder))
-        empty = _least(["-c", ""], os.environ, runs)
-        first = _least(["-c", START, *arguments], {**source, "PYTHONDONTWRITEBYTECODE": "1"}, runs)
-        warm = _least(["-c", START, *arguments], source, runs)
-    return {
-        "empty_ms": empty * 1e3,
-        "hook_ms": warm * 1e3,
-        "first_ms": first * 1e3,
-        "ratio": warm / empty,
-        "first_ratio": first / empty,
-    }
+        compiled = _copied(Path(folder) / "compiled")
+        bare = {**_copied(Path(folder) / "bare"), "PYTHONDONTWRITEBYTECODE": "1"}
+        asked = ["-c", START, "hook", "claude-code", "--timeout", "60", "--gate"]
+        ways: dict[str, tuple[list[str], dict[str, str]]] = {
+            "empty": (["-c", ""], compiled),
+            "gate": ([*asked, address], compiled),
+            "no_gate": ([*asked, NO_GATE], compiled),
+            "gate_first": ([*asked, address], bare),
+            "no_gate_first": ([*asked, NO_GATE], bare),
+        }
+        for way in ways.values():
+            _cpu(*way)
+        rounds = [{name: _cpu(*way) * 1e3 for name, way in ways.items()} for _ in range(runs)]
+    found = {f"{name}_ms": statistics.median(one[name] for one in rounds) for name in ways}
+    return found | {f"{name}_ratio": found[f"{name}_ms"] / found["empty_ms"] for name in list(ways)[1:]}
 
 
 def _copied(folder: Path) -> dict[str, str]:
@@ -71,11 +80,7 @@ def _copied(folder: Path) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(folder)}
 
 
-def _least(arguments: list[str], environment: Any, runs: int) -> float:
-    return min(_cpu(arguments, environment) for _ in range(runs))
-
-
-def _cpu(arguments: list[str], environment: Any) -> float:
+def _cpu(arguments: list[str], environment: dict[str, str]) -> float:
     before = _children()
     command = [sys.executable, *arguments]
     subprocess.run(command, input=json.dumps(PAYLOAD).encode(), env=environment, capture_output=True, check=True)

@@ -26,7 +26,8 @@ class Origin(NamedTuple):
 
     ``kind`` is ``net`` (with its host), ``decoded``, ``file`` (with the file), ``names`` (with the patterns that fit
     them), ``input`` (an unknown pipe), ``text`` (a hole in a text that is itself unknown in part), ``process`` (a file
-    whose content is a command's output, in ``fields``), ``job`` (of this command), or ``other``.
+    whose content is a command's output, in ``fields``), ``job`` (of this command), ``nul`` (a NUL that was written), or
+    ``other``.
     """
 
     kind: str
@@ -42,6 +43,10 @@ class Piece(NamedTuple):
     active: bool = False  # a glob that the shell expands
     origin: Origin | None = None
     carried: bool = False  # a command's output, or a secret variable: what has it sends it
+
+
+NUL: Final = Piece(origin=Origin("nul"))
+"""Stands where a program writes a NUL, which no text has."""
 
 
 class Field:

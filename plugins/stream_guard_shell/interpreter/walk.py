@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, unknown
 from stream_guard_shell.interpreter.redirect import Redirected, Redirector
 from stream_guard_shell.shell.state import Shell, Variable
@@ -81,6 +83,19 @@ class Walker(Redirector):
         return Field(pieces)
 
     def _pipeline(self, shell: Shell, node: PipedCommands, stdin: Field | None) -> Field:
+        """Walk commands that run at the same time: what the last one fetches, the first one may run."""
+        effects, fetched, reasons = len(self.effects), len(self.fetched), set(self.reasons)
+        output = self._piped(shell, node, stdin)
+        came = set(islice(reversed(self.fetched), len(self.fetched) - fetched))
+        added = islice(reversed(self.effects), len(self.effects) - effects) if came else ()
+        if any(one.kind == "run" and one.get("program") in came for one in added):
+            while len(self.effects) > effects:
+                self.effects.popitem()
+            self.reasons = reasons
+            output = self._piped(shell, node, stdin)
+        return output
+
+    def _piped(self, shell: Shell, node: PipedCommands, stdin: Field | None) -> Field:
         output = stdin
         for command in node.commands:
             output = self.walk(shell.subshell(), command, output)

@@ -16,7 +16,12 @@ _ESCAPE: Final = re.compile(
 
 def ansi_text(text: str) -> str:
     """Return the text with its escapes replaced; a NUL ends what bash keeps, so it is left out."""
-    return _ESCAPE.sub(_replace, text).replace("\0", "")
+    return "".join(ansi_parts(text))
+
+
+def ansi_parts(text: str) -> list[str]:
+    """Return the texts between the NULs of a text with its escapes replaced."""
+    return _ESCAPE.sub(_replace, text).split("\0")
 
 
 def _replace(found: re.Match[str]) -> str:

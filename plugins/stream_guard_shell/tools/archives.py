@@ -95,7 +95,10 @@ def unzip(call: ProgramCall) -> Field:
 
 def zip_files(call: ProgramCall) -> Field:
     """Pack files into an archive."""
-    options = parse_options(call.args, ("x", "i", "b", "n", "t", "tt", "P", "exclude", "include"))
+    valued = ("x", "i", "b", "n", "t", "tt", "P", "TT", "unzip-command", "exclude", "include")
+    options = parse_options(call.args, valued, single=("TT", "tt"))
+    for text in options.values("TT", "unzip-command"):
+        call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
     recursive = options.has("r", "R", "recurse-paths")
     for operand in options.operands[1:]:
         call.recorder.read(call.shell, operand, recursive=recursive)

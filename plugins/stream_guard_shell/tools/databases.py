@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, looks
@@ -18,6 +18,11 @@ _VALUED: Final = {
     "defaults-extra-file",
     "sqlite3": "cmd init separator newline nullvalue",
 }
+# Lines of a client that are no SQL: what it gives to a shell, and the file that its output goes to.
+_ESCAPES: Final = re.compile(r"^[ \t]*(?:\\!|\.shell\b|\.system\b)[ \t]*([^\n]*)", re.MULTILINE)
+_SYSTEM: Final = re.compile(r"(?:\A|;)\s*system[ \t]+([^\n;]*)")  # of mysql alone: elsewhere it may be a name
+_OUTPUT: Final = re.compile(r"^[ \t]*(?:\\o|\.output|\.once|\.backup)[ \t]+([^\s|]+)[ \t]*$", re.MULTILINE)
+_BY_SERVER: Final = re.compile(r"\bcopy\b[^;]{0,400}\b(?:to|from)\s+program\b", re.IGNORECASE)
 _MONGO: Final = re.compile(r"db(?:\.\w+|\.getCollection\([^)]*\)|\.getSiblingDB\([^)]*\))*\.(?:dropDatabase|drop)\(\)")
 _MONGO_READS: Final = re.compile(r"[\s\w.$(){}\[\]'\",:;-]*")
 _MONGO_CHANGES: Final = re.compile(r"\.(?:insert|update|delete|remove|replace|rename|create|bulk|eval|load|run)\w*\(")
@@ -70,10 +75,23 @@ def _sql(call: ProgramCall, text: Field) -> None:
     if re.match(r"\s*(?:\\ir?\s|\.read\s|source\s|\\\.\s)", text.head):
         _unknown_sql(call)
         return
+    _beside_sql(call, text.with_holes)
     for what in destroying(text):
         _destroy(call, what)
     if not text.known:
         call.recorder.unknown(text)
+
+
+def _beside_sql(call: ProgramCall, text: str) -> None:
+    """Read what a client does besides: commands for a shell, files; and programs that the server starts."""
+    of_mysql = _SYSTEM.finditer(text) if call.name in ("mysql", "mariadb") else ()
+    for found in (*_ESCAPES.finditer(text), *of_mysql):
+        command = literal(found.group(1)) if "\0" not in found.group(1) else unknown("text")
+        call.recorder.run_text(call.shell.subshell(process=True), command, "sh")
+    for found in _OUTPUT.finditer(text):
+        call.recorder.write(call.shell, literal(found.group(1)) if "\0" not in found.group(1) else unknown())
+    if _BY_SERVER.search(text):
+        call.recorder.execute(call.shell, "computed", "sh")
 
 
 def _destroy(call: ProgramCall, what: str) -> None:

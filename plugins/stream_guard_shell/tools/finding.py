@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, NUL, Field, Piece, literal, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 
@@ -135,7 +135,8 @@ def xargs(call: ProgramCall) -> Field:
     if file is not None:
         call.recorder.read(call.shell, file)
     source = NOTHING if file is not None else call.stdin
-    operands = _operands(source, options.value("d", "delimiter"))
+    delimiter = literal("\0") if options.has("0", "null") else options.value("d", "delimiter")
+    operands = _operands(source, delimiter)
     mark = options.value("I", "i", "replace")
     if mark is None and options.has("i"):
         mark = literal("{}")
@@ -159,7 +160,8 @@ def _operands(source: Field | None, delimiter: Field | None) -> list[Field]:
         return [unknown("input")]
     if delimiter is not None and delimiter.literal:
         sign = delimiter.text.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
-        return [literal(word) for word in source.text.split(sign) if word.strip("\n")]
+        text = "".join("\0" if piece == NUL else piece.text for piece in source.pieces)
+        return [Field((Piece(word, active=source.active),)) for word in text.split(sign) if word.strip("\n\0")]
     if source.active:
         return [Field((Piece(word, active=True),)) for word in source.text.split()]
     return [literal(word.strip("'\"")) for word in source.text.split()]

@@ -15,11 +15,20 @@ from stream_guard_shell.tools.git_effects import git_effect
 _GLOBAL_VALUED: Final = word_list("C c git-dir work-tree namespace exec-path super-prefix config-env")
 _NOTHING: Final = frozenset(
     word_list("""
-    add merge revert cherry-pick switch checkout tag branch init status log diff show list ls blame grep rev-parse
+    add merge revert cherry-pick switch checkout tag branch init status log diff show list ls blame rev-parse
     ls-files describe shortlog help version ls-tree cat-file ls-remote rev-list merge-base name-rev for-each-ref
-    show-ref var whatchanged count-objects fsck check-ignore diff-tree diff-files diff-index symbolic-ref bisect notes
+    show-ref var whatchanged count-objects fsck check-ignore diff-tree diff-files diff-index symbolic-ref notes
     show-branch cherry range-diff archive bundle format-patch column
     """)
+)
+# Settings and variables whose value is a command that git runs.
+_COMMAND_SETTINGS: Final = re.compile(
+    r"(?:core\.(?:pager|editor|sshcommand|fsmonitor|gitproxy|askpass)|sequence\.editor|diff\.external|pager\.[^=]+"
+    r"|[^=]+\.(?:cmd|textconv|command|clean|smudge|process|driver)|credential\.(?:[^=]+\.)?helper|gpg\.program)=",
+    re.IGNORECASE,
+)
+_COMMAND_VARIABLES: Final = tuple(
+    f"GIT_{name}" for name in ("SSH_COMMAND", "EDITOR", "SEQUENCE_EDITOR", "PAGER", "EXTERNAL_DIFF", "ASKPASS")
 )
 _UNKNOWN_LOOKING: Final = frozenset(
     ("get", "logs", "ps", "images", "inspect", "plan", "validate", "view", "info", "search")
@@ -50,6 +59,7 @@ def git(call: ProgramCall) -> Field:
         place = resolve(folder, shell.folder, tilde=shell.away)
         call.recorder.spend(len(place.text) // 16)
         shell.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
+    _configured_commands(call, options)
     if not options.rest:
         return unknown()
     name = options.rest[0].literal
@@ -66,6 +76,33 @@ def git(call: ProgramCall) -> Field:
         return handler(inner)
     if name not in _NOTHING and name not in _UNKNOWN_LOOKING:
         call.run(name)
+    return unknown()
+
+
+def _configured_commands(call: ProgramCall, options: Options) -> None:
+    """Read commands that git is told to run by ``-c`` or a variable; one word is a program that a person chose."""
+    given = [(one, _COMMAND_SETTINGS.match(one.head)) for one in options.values("c")]
+    texts = [one.behind(found.end()) for one, found in given if found]
+    variables = [call.shell.variable(name) for name in _COMMAND_VARIABLES]
+    texts += [one.value for one in variables if one is not None and one.value is not None and one.exported]
+    for text in texts:
+        plain = text.behind(1) if text.head.startswith("!") else text
+        if not plain.known or len(plain.text.split()) > 1:
+            call.recorder.run_text(call.shell.subshell(process=True), plain, "sh")
+
+
+def _bisect(call: ProgramCall) -> Field:
+    if call.args and call.args[0].literal == "run":
+        return call.recorder.run_words(call.shell.subshell(), call.args[1:])
+    return unknown()
+
+
+def _grep(call: ProgramCall) -> Field:
+    for text in parse_options(call.args, ("e", "f", "A", "B", "C", "m")).values("open-files-in-pager"):
+        call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
+    for arg in call.args:
+        if arg.head.startswith("-O") and len(arg.head) > 2:
+            call.recorder.run_text(call.shell.subshell(process=True), arg.behind(2), "sh")
     return unknown()
 
 
@@ -290,6 +327,8 @@ _SUBCOMMANDS: Final[dict[str, Handler]] = {
     "rm": _rm,
     "mv": _mv,
     "worktree": _worktree,
+    "bisect": _bisect,
+    "grep": _grep,
 }
 
 TOOLS: Final[dict[str, Handler]] = {"git": git}

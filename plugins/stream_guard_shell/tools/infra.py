@@ -123,7 +123,7 @@ def aws(call: ProgramCall) -> Field:
     if words in (["s3", "rm"], ["s3", "rb"]) or words[1].startswith(("delete-", "terminate-")):
         destroy(call, "cloud", options.operands, options)
     elif words in (["s3", "cp"], ["s3", "sync"]):
-        _bucket_copy(call, options)
+        return _bucket_copy(call, options)
     elif words in (["secretsmanager", "get-secret-value"], ["configure", "get"]):
         call.emit("secret", tool="aws")
     elif not words[1].startswith(("describe-", "list-", "get-", "head-")) and words[1] not in ("help", "wait"):
@@ -131,11 +131,11 @@ def aws(call: ProgramCall) -> Field:
     return unknown()
 
 
-def _bucket_copy(call: ProgramCall, options: Options) -> None:
+def _bucket_copy(call: ProgramCall, options: Options) -> Field:
     operands = options.operands[2:]
     recursive = options.has("recursive") or options.operands[1].literal == "sync"
     if len(operands) < 2:
-        return
+        return unknown()
     source, target = operands[0], operands[1]
     fetched = _bucket(call, source)
     if fetched is None:
@@ -147,6 +147,7 @@ def _bucket_copy(call: ProgramCall, options: Options) -> None:
         call.recorder.write(call.shell, target, recursive=recursive, fetched=fetched)
     else:
         call.emit("net", host=bucket, direction="up", tool="aws")
+    return unknown("net", host=fetched) if fetched is not None and target.literal == "-" else unknown()
 
 
 def _bucket(call: ProgramCall, field: Field) -> str | None:

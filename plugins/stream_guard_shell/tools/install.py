@@ -31,6 +31,8 @@ _LOOKING: Final = LOOKING_VERBS | frozenset(
     )
 )
 
+_CHANGING: Final = frozenset(word_list("set unset delete edit add remove rm clean clear purge prune verify fix"))
+
 
 class _Manager(NamedTuple):
     """How a manager is told to install, and which of its options take a value or name a registry."""
@@ -119,8 +121,13 @@ def _other(call: ProgramCall, options: Options, verb: str | None) -> None:
         address = options.value("registry")
         host = url_host(call.recorder, address) if address is not None else None
         call.emit("net", host=host, direction="up", tool="npm")
-    elif verb is None or verb not in _LOOKING:
+    elif verb is None or verb not in _LOOKING or _changes(options):
         call.run(task_of(call.name, options.operands))
+
+
+def _changes(options: Options) -> bool:
+    """Whether a verb that mostly looks is told to change something: ``config set``, ``cache clean``."""
+    return len(options.operands) > 1 and options.operands[1].literal in _CHANGING
 
 
 def _record(call: ProgramCall, manager: str, spec: _Manager, options: Options, operands: list[Field]) -> None:

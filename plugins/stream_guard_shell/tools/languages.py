@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import Final
 
 from stream_guard_shell.code.python import read_python
 from stream_guard_shell.code.scripts import read_script
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.databases import destroyed_by_script
 
-_SHELLS: Final = ("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "pwsh", "powershell", "rbash", "mksh")
+_SHELLS: Final = ("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh")
+_POWERSHELL_LOOKS: Final = ("-version", "-v", "-help", "-h", "-?")
 _SHELL_VALUED: Final = word_list("o O rcfile init-file")
 _PYTHON: Final = re.compile(r"(?:python|pypy)[0-9.]*")
 _VALUED: Final = {
@@ -32,14 +34,14 @@ def shell(call: ProgramCall) -> Field:
     while args and args[0].head.startswith(("-", "+")) and args[0].literal not in ("-", "--"):
         flag = args.pop(0)
         names.extend(flag.text[1:] if not flag.text.startswith("--") else [flag.text[2:]])
-        if names and (names[-1] in _SHELL_VALUED or flag.text in ("-Command", "-File")) and args:
-            args.pop(0) if flag.text not in ("-Command", "-File") else None
+        if names and names[-1] in _SHELL_VALUED and args:
+            args.pop(0)
     if args and args[0].literal in ("-", "--"):
         args.pop(0)
     if "n" in names:
         return unknown()
     inner = call.shell.subshell(process=True)
-    if ("c" in names or "Command" in "".join(names)) and args:
+    if "c" in names and args:
         inner.name = args[1] if len(args) > 1 else literal(call.name)
         inner.positional = tuple(args[2:])
         return call.recorder.run_text(inner, args[0], call.name, call.stdin)
@@ -49,6 +51,39 @@ def shell(call: ProgramCall) -> Field:
         return NOTHING
     inner.positional = tuple(args)
     return call.recorder.run_text(inner, call.stdin, call.name)
+
+
+def powershell(call: ProgramCall) -> Field:
+    """Run a text, a file or the input as PowerShell, whose options may be cut short; it is read as bash would."""
+    args = list(call.args)
+    inner = call.shell.subshell(process=True)
+    while args and args[0].head.startswith("-") and len(args[0].head) > 1:
+        flag = args.pop(0).text.lower()
+        if flag in _POWERSHELL_LOOKS:
+            return unknown()
+        if "-command".startswith(flag):
+            return call.recorder.run_text(inner, joined_words(args), call.name, call.stdin)
+        if flag in ("-ec", "-enc") or (len(flag) > 1 and "-encodedcommand".startswith(flag)):
+            return _run_encoded(call, inner, args[0] if args else unknown())
+        if "-file".startswith(flag) and args:
+            return _run_file(call, inner, args)
+        if args and not flag.startswith(("-no", "-mta", "-sta", "-login", "-interactive")):
+            args.pop(0)  # -ExecutionPolicy Bypass and its like
+    if args:
+        return _run_file(call, inner, args)
+    return call.recorder.run_text(inner, call.stdin, call.name) if call.stdin is not None else NOTHING
+
+
+def _run_encoded(call: ProgramCall, inner: Shell, text: Field) -> Field:
+    call.emit("exec", source="decoded", interpreter=call.name)
+    try:
+        plain = base64.b64decode(text.literal or "", validate=True).decode("utf-16-le")
+    except ValueError:
+        plain = ""
+    if not plain:
+        call.recorder.opaque("text")
+        return unknown()
+    return call.recorder.run_text(inner, literal(plain.replace("\0", "")), call.name, call.stdin)
 
 
 def _run_file(call: ProgramCall, inner: Shell, args: list[Field]) -> Field:
@@ -173,5 +208,6 @@ def is_python(name: str) -> bool:
 
 TOOLS: Final[dict[str, Handler]] = {
     **dict.fromkeys(_SHELLS, shell),
+    **dict.fromkeys(("pwsh", "powershell"), powershell),
     **dict.fromkeys(("node", "nodejs", "perl", "ruby", "php"), script),
 }

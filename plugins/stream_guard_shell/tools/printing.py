@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, Piece, literal, unknown
+from stream_guard_shell.expansion.fields import NOTHING, NUL, Field, Piece, literal, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
-from stream_guard_shell.syntax.ansi import ansi_text
+from stream_guard_shell.syntax.ansi import ansi_parts
 
 LOOKING: Final = frozenset(
     word_list("""
@@ -46,7 +46,7 @@ def echo(call: ProgramCall) -> Field:
             pieces.append(Piece(" "))
         pieces.extend(arg.pieces)
     if escapes:
-        pieces = [piece._replace(text=ansi_text(piece.text)) for piece in pieces]
+        pieces = [part for piece in pieces for part in _unescaped(piece)]
     return Field([*pieces, Piece("\n")] if newline else pieces)
 
 
@@ -89,7 +89,7 @@ def _fill(text: str, waiting: list[Field], pieces: list[Piece]) -> None:
         letter = found.group(1)
         if letter is None:
             continue
-        pieces.append(Piece(ansi_text(text[start : found.start()])))
+        pieces.extend(_unescaped(Piece(text[start : found.start()])))
         start = found.end()
         if letter == "%":
             pieces.append(Piece("%"))
@@ -99,14 +99,25 @@ def _fill(text: str, waiting: list[Field], pieces: list[Piece]) -> None:
             continue
         arg = waiting.pop()
         if letter == "b":
-            pieces.extend(piece._replace(text=ansi_text(piece.text)) for piece in arg.pieces)
+            pieces.extend(part for piece in arg.pieces for part in _unescaped(piece))
         elif letter in "sdiq":
             pieces.extend(arg.pieces)
         else:
             pieces.append(Piece(known=False))
-    pieces.append(Piece(ansi_text(text[start:])))
+    pieces.extend(_unescaped(Piece(text[start:])))
     if not found_any:
         waiting.clear()
+
+
+def _unescaped(piece: Piece) -> list[Piece]:
+    """Return a piece with its escapes replaced; where a NUL is written, a mark of its own stands."""
+    if not piece.known:
+        return [piece]
+    first, *rest = ansi_parts(piece.text)
+    pieces = [piece._replace(text=first)]
+    for part in rest:
+        pieces += [NUL, piece._replace(text=part)]
+    return pieces
 
 
 def pwd(call: ProgramCall) -> Field:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Final
 
 from stream_guard_shell.expansion.fields import NOTHING, Field, Origin, Piece, literal, unknown
@@ -17,7 +16,7 @@ _VALUED: Final = {
     "tail": "n c s lines bytes pid sleep-interval",
     "less": "p P x",
     "nl": "b d f h i l n s v w",
-    "sort": "k t o S T key field-separator output buffer-size temporary-directory parallel",
+    "sort": "k t o S T key field-separator output buffer-size temporary-directory parallel compress-program",
     "uniq": "f s w",
     "cut": "b c d f bytes characters delimiter fields output-delimiter",
     "paste": "d delimiters",
@@ -50,16 +49,14 @@ _RG_VALUED: Final = word_list(
     "e f A B C m g t T j M E r regexp file glob type type-not after-context before-context context max-count iglob "
     "max-depth replace sort sortr color colors encoding engine max-filesize threads type-add path-separator"
 )
-_AWK_SYSTEM: Final = re.compile(r"system\(\s*\"((?:[^\"\\]|\\.)*)\"\s*\)")
-_AWK_PIPE: Final = re.compile(
-    r"(?:print|printf)[^|{}\n]*\|\s*\"((?:[^\"\\]|\\.)*)\"|\"((?:[^\"\\]|\\.)*)\"\s*\|\s*getline"
-)
 
 
 def read_files(call: ProgramCall) -> Field:
     """Read every operand."""
     options = parse_options(call.args, _VALUED.get(call.name, "").split())
     operands = options.operands
+    if call.name in ("less", "more", "zless"):
+        operands = [one for one in operands if not _pager_command(call, one)]
     if call.name in ("uniq", "xxd"):
         for made in operands[1:2]:
             call.recorder.write(call.shell, made)
@@ -69,7 +66,18 @@ def read_files(call: ProgramCall) -> Field:
     target = options.value("o", "output") if call.name == "sort" else None
     if target is not None:
         call.recorder.write(call.shell, target)
+    for program in options.values("compress-program"):
+        call.recorder.run_text(call.shell.subshell(process=True), program, "sh")
     return _passed(call, options, operands)
+
+
+def _pager_command(call: ProgramCall, operand: Field) -> bool:
+    """Whether an operand is what a pager does first, not a file; behind ``!`` it is text for a shell."""
+    if not operand.head.startswith("+"):
+        return False
+    if operand.head.startswith("+!"):
+        call.recorder.run_text(call.shell.subshell(process=True), operand.behind(2), "sh")
+    return True
 
 
 def _passed(call: ProgramCall, options: Options, operands: list[Field]) -> Field:
@@ -154,54 +162,6 @@ def jq(call: ProgramCall) -> Field:
     return unknown()
 
 
-def sed(call: ProgramCall) -> Field:
-    """Read files; with -i they are written instead."""
-    options = parse_options(call.args, ("e", "f", "l", "expression", "file", "line-length"))
-    in_place = any(name in ("i", "in-place") for name, _ in options.given)
-    operands = options.operands
-    for file in options.values("f", "file"):
-        call.recorder.read(call.shell, file)
-    if not options.has("e", "f", "expression", "file"):
-        operands = operands[1:]
-    for operand in operands:
-        if in_place:
-            call.recorder.write(call.shell, operand)
-        else:
-            call.recorder.read(call.shell, operand)
-    return unknown()
-
-
-def awk(call: ProgramCall) -> Field:
-    """Read files; what the program gives to a shell is text for one."""
-    options = parse_options(call.args, ("F", "v", "f", "field-separator", "assign", "file", "e", "source"))
-    operands = options.operands
-    programs = options.values("e", "source")
-    for file in options.values("f", "file"):
-        call.recorder.run_file(call.shell, file, call.name)
-    if not programs and not options.values("f", "file"):
-        programs, operands = operands[:1], operands[1:]
-    for operand in operands:
-        if not re.match(r"[A-Za-z_]\w*=", operand.head):
-            call.recorder.read(call.shell, operand)
-    for program in programs:
-        _awk_texts(call, program)
-    return unknown()
-
-
-def _awk_texts(call: ProgramCall, program: Field) -> None:
-    text = program.with_holes
-    texts = [found.group(1) for found in _AWK_SYSTEM.finditer(text)]
-    texts += [found.group(1) or found.group(2) or "" for found in _AWK_PIPE.finditer(text)]
-    for one in texts:
-        pieces = re.sub(r"\\(.)", r"\1", one).split("\0")
-        field = literal(pieces[0])
-        for piece in pieces[1:]:
-            field = field + unknown("text") + literal(piece)
-        call.recorder.run_text(call.shell.subshell(process=True), field, "sh")
-    if text.count("system(") > len(_AWK_SYSTEM.findall(text)):
-        call.recorder.execute(call.shell, "computed", "sh")
-
-
 def tr(call: ProgramCall) -> Field:
     """Change signs of the input: what a shell runs of that was hidden before."""
     source = call.stdin or NOTHING
@@ -223,10 +183,7 @@ def gunzip(call: ProgramCall) -> Field:
 TOOLS: Final[dict[str, Handler]] = {
     **dict.fromkeys(_READERS, read_files),
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "zgrep"), grep),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), awk),
     "jq": jq,
-    "sed": sed,
-    "gsed": sed,
     "tr": tr,
     "gunzip": gunzip,
 }

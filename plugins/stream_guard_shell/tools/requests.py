@@ -41,7 +41,10 @@ def curl(call: ProgramCall) -> Field:
         if value is not None:
             _curl_file(call, name, value)
     urls = [*options.operands, *options.values("url")]
-    up = call.carried or options.has(*_CURL_BODY) or _sends(options.value("X", "request"))
+    # With -G the data stands in the address, so that only a file among it is sent.
+    in_address = options.has("G", "get") and not any("@" in one.head for one in options.values(*_CURL_BODY))
+    body = options.has(*_CURL_BODY) and not in_address
+    up = call.carried or body or _sends(options.value("X", "request"))
     hosts = []
     for url in urls:
         if url.head.startswith("file://"):

@@ -12,6 +12,7 @@ from stream_guard_shell.tools import (
     connections,
     containers,
     databases,
+    editing,
     files,
     finding,
     git,
@@ -28,8 +29,8 @@ from stream_guard_shell.tools import (
 )
 
 _FAMILIES: Final = (
-    printing, reading, programs, files, archives, finding, git, requests, connections, transfer, install, infra,
-    containers, databases, system, wrappers, builtins, languages,
+    printing, reading, editing, programs, files, archives, finding, git, requests, connections, transfer, install,
+    infra, containers, databases, system, wrappers, builtins, languages,
 )  # fmt: skip
 TABLE: Final[dict[str, Handler]] = {name: handler for family in _FAMILIES for name, handler in family.TOOLS.items()}
 _LONGEST: Final = 256
