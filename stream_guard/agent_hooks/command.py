@@ -15,8 +15,7 @@ TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Said = tuple[str, str, int]
-    """What a hook says on standard output and standard error, and its exit code."""
+    from stream_guard.agent_hooks.question import Said
 
 # As in stream_guard.settings, which takes far longer to import than this hook may take.
 DEFAULTS = {

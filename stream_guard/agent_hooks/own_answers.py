@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stream_guard.agent_hooks.client import GateClient, GateError
-    from stream_guard.agent_hooks.command import Said
-    from stream_guard.agent_hooks.question import AgentDialect, HookAnswer
+    from stream_guard.agent_hooks.question import AgentDialect, HookAnswer, Said
 
 
 def answer_in_parts(client: GateClient, options: Mapping[str, str], said: bytes) -> Said:

@@ -6,6 +6,9 @@ TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
 
+    Said = tuple[str, str, int]
+    """What a hook's process says on standard output and standard error, and its exit code."""
+
 # What a question is about.
 CALL = "call"  # a tool is about to run
 PROMPT = "prompt"  # a person has written to the agent

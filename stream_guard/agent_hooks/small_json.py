@@ -28,9 +28,10 @@ def loads(said: bytes) -> Any:
             text = said.decode().strip(_SPACE)
             value, end = _value(text, 0, 0)
         except (_OtherError, IndexError, UnicodeDecodeError):
-            end = -1
-        if end >= 0 and end == len(text):
-            return value
+            pass
+        else:
+            if end == len(text):
+                return value
     import json  # noqa: PLC0415
 
     return json.loads(said)

@@ -5,12 +5,11 @@ With plain options a hook never comes here: ``stream_guard.agent_hooks.command``
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stream_guard.agent_hooks.dialects import AGENTS, dialect_of
+from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.commands import SettingsFile
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def install(
     """Write a hook into an agent's settings: shows the change, asks first, can undo."""
     from pathlib import Path
 
-    from stream_guard.agent_hooks.installing import plan, remember
+    from stream_guard.agent_hooks.installing import compile_hook, plan, remember
     from stream_guard.agent_hooks.settings_files import PLANS
 
     _known(agent)
@@ -69,9 +68,7 @@ def install(
         remember(changes, _installed())
     except OSError as error:
         typer.echo(f"hook status will not notice changes of these files: {error}", err=True)
-    for part in ("command", "own_answers", "asking"):  # compiled now, so that the first hook need not do it
-        importlib.import_module(f"stream_guard.agent_hooks.{part}")
-    dialect_of(agent)
+    compile_hook()
     typer.echo(f"{agent}: {len(changes)} files written." if changes else f"{agent}: nothing to change.")
     if PLANS[agent].note and not undo:
         typer.echo(PLANS[agent].note)

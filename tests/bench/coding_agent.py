@@ -83,7 +83,9 @@ def _copied(folder: Path) -> dict[str, str]:
 def _cpu(arguments: list[str], environment: dict[str, str]) -> float:
     before = _children()
     command = [sys.executable, *arguments]
-    subprocess.run(command, input=json.dumps(PAYLOAD).encode(), env=environment, capture_output=True, check=True)
+    said = json.dumps(PAYLOAD).encode()
+    # Not from here, where Python would find our modules before those of the environment.
+    subprocess.run(command, input=said, env=environment, cwd=tempfile.gettempdir(), capture_output=True, check=True)
     return _children() - before
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.installing import Change, HookInstallError, compare, plan, remember
+from stream_guard.agent_hooks.dialects import _CLASSES, AGENTS
+from stream_guard.agent_hooks.installing import Change, HookInstallError, compare, compile_hook, plan, remember
 from stream_guard.agent_hooks.settings_files import PLANS, HooksFile, WholeFiles
 from stream_guard.cli.app import app
 
@@ -118,3 +118,17 @@ def test_a_change_of_what_was_installed_shows_and_what_was_taken_out_is_forgotte
     assert compare(state) == {str(codex): "changed since it was installed", str(gemini): "gone"}
     remember([Change(codex, "", None)], state)
     assert compare(state) == {str(gemini): "gone"}
+
+
+def test_what_a_hook_imports_is_compiled_when_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.pycache_prefix", str(tmp_path))
+    compile_hook()
+    compiled = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+    assert {
+        "process",
+        "command",
+        "client",
+        "own_answers",
+        "asking",
+        *(module for module, _ in _CLASSES.values()),
+    } <= compiled
