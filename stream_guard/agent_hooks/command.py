@@ -73,18 +73,12 @@ def run_hook(options: Mapping[str, str]) -> int:
 def _answer(options: Mapping[str, str], said: bytes) -> Said:
     wrong = next((name for name, known in CHOICES.items() if options[name] not in known), "")
     try:
-<<<<<<< HEAD
         _refuse_wrong(wrong, options)
         client = GateClient(options["gate"], token=_token(options["token_file"]), timeout=_seconds(options["timeout"]))
         try:
             return _relay(client, options, said) or _ask(client, options, said)
         finally:
             client.close()
-=======
-        client = GateClient(
-            options["gate"], token=read_token(options["token_file"]), timeout=_seconds(options["timeout"])
-        )
->>>>>>> f484f60 (wip)
     except GateError as error:
         from stream_guard.agent_hooks.own_answers import answer_gateless  # noqa: PLC0415
 
@@ -137,8 +131,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def read_token(file: str) -> str:
-    """Return the token of a file, nothing without a file; GateError when it cannot be read."""
+def _token(file: str) -> str:
     if not file:
         return ""
     try:

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -28,7 +28,7 @@ from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Alert, Event, Finding, Json, RuleCoverage, ToolCall, ToolResult
+from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
 from stream_guard.redaction import mask_id, mask_secrets
 from stream_guard.sessions.stored import FRESH
@@ -53,8 +53,6 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
     checked: bool = True  # False: the tool is not on its agent's list, or the policy does not know the agent
     rules: RuleCoverage = RuleCoverage()
     advice: str = ""  # what the strictest rule found, and what would satisfy it
-    args: Json = None  # of modify: the arguments to run with
-    modified_by: tuple[str, ...] = ()  # the rules that changed the arguments
 
     @property
     def judged(self) -> bool:
@@ -76,13 +74,6 @@ class _Remembered(msgspec.Struct, frozen=True):
     record: int = 0  # of an allow: the number of the audit record that seals this row
     advice: str = ""
     at: float = 0.0  # of an allow: when it was given
-
-
-class _Rewriting(NamedTuple):
-    """The rules that changed a call, and the digest of the arguments that it came with."""
-
-    rules: tuple[str, ...]
-    asked_digest: str
 
 
 _Judged: TypeAlias = tuple[Ruling, tuple[str, ...], tuple[str, float | None]]
@@ -122,26 +113,17 @@ class Gate:
         self._lock = Lock()
         self._unsettled: dict[str, _Judged] = {}
 
-    def check(self, attempt: ToolCall, *, may_modify: bool = False) -> Ruling:
+    def check(self, attempt: ToolCall) -> Ruling:
         """Decide on a tool call before it runs.
 
         The same question (the same ids, tool and arguments, under the same policy) gets the same answer: a refusal
         until a result is observed, a yes only for a moment, under its event id. Meanwhile its review may have been
         answered, or its session ended.
-
-        With ``may_modify`` the answer may be ``modify``: the caller promises to run the tool with ``ruling.args``.
-        They are what was judged, and what is remembered and recorded.
         """
         if attempt.tool == PROBE:
             return Ruling(action=Action.BLOCK, reason="the gate is there: a probe is always blocked")
         with self._lock:
-            changed, rules = self.guard.rewrite(attempt) if may_modify else (attempt, ())
-            if rules:
-                ruling = self._rule(changed, _Rewriting(rules, digest_of(read_attempt(attempt).args)))
-            else:
-                ruling = self._rule(attempt)
-            if rules and ruling.action is Action.ALLOW:
-                ruling = msgspec.structs.replace(ruling, action=Action.MODIFY, args=changed.args, modified_by=rules)
+            ruling = self._rule(attempt)
             self.decisions[ruling.action] += 1
             return ruling
 
@@ -197,13 +179,13 @@ class Gate:
                 self._record(statements, alerts, follow_up=True)
         return alerts
 
-    def _rule(self, attempt: ToolCall, rewriting: _Rewriting | None = None) -> Ruling:
+    def _rule(self, attempt: ToolCall) -> Ruling:
         told, attempt = attempt, read_attempt(attempt)
         key = self._key(attempt)
         ended = self._ended(attempt.session_id)
         known = self._remembered(key, attempt) if ended is None else None
         if known is not None:
-            return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known, rewriting)
+            return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known)
         # Judged before, when the history could not be written: its findings are not lost.
         ruling, rules, judged_as = self._unsettled.get(key) or self._judge(told, attempt)
         attempt = msgspec.structs.replace(attempt, event_id=judged_as[0], time=judged_as[1])
@@ -211,12 +193,12 @@ class Gate:
             reason = f"the session was ended: {ended.reason}"
             ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
         # Every answer but the plain one, an allow that all rules agree to, is in the audit.
-        if ruling.action is not Action.ALLOW or rules or not ruling.judged or rewriting is not None:
+        if ruling.action is not Action.ALLOW or rules or not ruling.judged:
             if key:
                 self._unsettled[key] = (ruling, rules, judged_as)
                 while len(self._unsettled) > _UNSETTLED:
                     del self._unsettled[next(iter(self._unsettled))]
-            ruling = self._carry_out(attempt, key, ruling, rules, rewriting)
+            ruling = self._carry_out(attempt, key, ruling, rules)
             self._unsettled.pop(key, None)
         elif ruling.alerts:
             self.outgoing(ruling.alerts)
@@ -244,9 +226,7 @@ class Gate:
         )
         return ruling, decision.rule_ids, (judged.event_id, judged.time)
 
-    def _carry_out(
-        self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...], rewriting: _Rewriting | None
-    ) -> Ruling:
+    def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
@@ -268,11 +248,10 @@ class Gate:
                     call_key(attempt),
                     to_text(remembered),
                 )
-            record = _audited(attempt, ruling, rules) | _told_of(rewriting, ruling)
-            audit.append(statements, "decision", self._clock(), record)
+            audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, rules))
         return ruling
 
-    def _repeat(self, attempt: ToolCall, key: str, known: _Remembered, rewriting: _Rewriting | None) -> Ruling:
+    def _repeat(self, attempt: ToolCall, key: str, known: _Remembered) -> Ruling:
         """Answer an attempt that was answered before."""
         ruling = Ruling(
             action=known.action,
@@ -284,9 +263,8 @@ class Gate:
         )
         if known.action is not Action.PAUSE:
             if known.action is Action.ALLOW:
-                record = _audited(attempt, ruling, known.rule_ids) | _told_of(rewriting, ruling)
                 with self.database.transaction() as statements:
-                    audit.append(statements, "decision", self._clock(), record)
+                    audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, known.rule_ids))
             return ruling
         with self.database.transaction() as statements:
             answered = self._ask(statements, attempt, known, ruling)
@@ -299,8 +277,7 @@ class Gate:
             )
             row = (key, call_key(attempt), to_text(settled))
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
-            record = _audited(attempt, answered, known.rule_ids) | _told_of(rewriting, answered)
-            record[SEAL] = seal_of(RULINGS, key, row)
+            record = {**_audited(attempt, answered, known.rule_ids), SEAL: seal_of(RULINGS, key, row)}
             audit.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)
         return answered
@@ -375,14 +352,6 @@ def _is_derived(event_id: str) -> bool:
 
 def _nowhere(event: Event) -> None:
     """Drop the event."""
-
-
-def _told_of(rewriting: _Rewriting | None, ruling: Ruling) -> dict[str, object]:
-    """Return what the audit keeps of a change of arguments: who made it, and a digest of those that came."""
-    if rewriting is None:
-        return {}
-    word = {"action": Action.MODIFY.word} if ruling.action is Action.ALLOW else {}
-    return {**word, "modified_by": list(rewriting.rules), "asked_digest": rewriting.asked_digest}
 
 
 def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:

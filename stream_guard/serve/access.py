@@ -161,10 +161,7 @@ class Access:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        # Gateways pass the caller's own credentials on, so that theirs need a header of their own.
-        token = headers.get(b"x-stream-guard-token")
-        shown = b"Bearer " + token if token else headers.get(b"authorization", b"")
-        found = self._door.identify(shown, headers.get(b"host", b""))
+        found = self._door.identify(headers.get(b"authorization", b""), headers.get(b"host", b""))
         if isinstance(found, Identity):
             scope[_STATE] = found
             await self._app(scope, receive, send)

@@ -27,7 +27,6 @@ from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import is_postgres, open_database
 from stream_guard.http.protocol import ConnectionLimits
 from stream_guard.http.server import listen, make_config
-from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
@@ -36,7 +35,6 @@ from stream_guard.running.assembly import Assembly
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
-from stream_guard.serve.decision_events import DecisionEvents
 from stream_guard.serve.following import PolicyFollower
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.serve.telemetry import TelemetryFeed
@@ -89,11 +87,26 @@ def open_server(
     door = open_door(settings.api)
     if settings.api.tokens_file is not None:
         policy = replace(policy, by_tenant=True)  # tokens say whose events they are
+    database = open_database(settings.history.url, settings.history.read_key())
+    opened.callback(database.close)
+    policies.note(database, policy.version, to_native(policy), time.time())
     keeper = _open_keeper(assembly) if page else None
-    counts = Counts()
-    service = open_service(
-        policy, assembly, counts, alerts, checkpoint=checkpoint, emit=None if keeper is None else keeper.keep_one
-    )
+    counts, registry = Counts(), CollectorRegistry()
+    delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
+    clock = ReceiverClock(settings.sessions.max_future_skew)
+    store, guard_clock = _open_state(checkpoint, assembly, clock)
+    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
+    if store is not None:
+        opened.callback(guard.commit)
+    reviews = Reviews(database, settings.reviews, clock=clock)
+    emit = None if keeper is None else keeper.keep_one
+    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit, clock=clock)
+    metrics = Metrics(counts, registry)
+    metrics.use_rules(policy.rules)
+    service = Service(gate, settings.api, registry=registry, delivery=delivery)
+    service.adopted = lambda changed: metrics.use_rules(changed.rules)
+    GateMetrics(service)
+    opened.callback(service.close)
     if following is not None:
         counts.policy_reloads = following.results
         # Over a connection of its own: the gate does not wait while a new policy is noted.
@@ -104,43 +117,8 @@ def open_server(
     listening, url = open_socket(settings.api)
     opened.callback(listening.close)
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
-    app, gate = make_app(service, decoder, door), service.gate
+    app = make_app(service, decoder, door)
     return Ready(app, listening, url, settings.api, door.warning, door, lambda: gate.policy, counts, keeper)
-
-
-def open_service(
-    policy: Policy,
-    assembly: Assembly,
-    counts: Counts,
-    alerts: Sequence[str] = (),
-    *,
-    checkpoint: str | None = None,
-    emit: Callable[[Event], None] | None = None,
-) -> Service:
-    """Open a gate with its history and what it remembers; ``assembly`` closes it."""
-    settings, opened, registry = assembly.settings, assembly.opened, CollectorRegistry()
-    database = open_database(settings.history.url, settings.history.read_key())
-    opened.callback(database.close)
-    policies.note(database, policy.version, to_native(policy), time.time())
-    delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
-    clock = ReceiverClock(settings.sessions.max_future_skew)
-    store, guard_clock = _open_state(checkpoint, assembly, clock)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
-    if store is not None:
-        opened.callback(guard.commit)
-    reviews = Reviews(database, settings.reviews, clock=clock)
-    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit, clock=clock)
-    metrics = Metrics(counts, registry)
-    metrics.use_rules(policy.rules)
-    service = Service(gate, settings.api, registry=registry, delivery=delivery)
-    service.adopted = lambda changed: metrics.use_rules(changed.rules)
-    GateMetrics(service)
-    if settings.api.decisions_to:
-        events = DecisionEvents(settings.api.decisions_to)
-        opened.callback(events.close)
-        service.decided = events.add
-    opened.callback(service.close)
-    return service
 
 
 def _open_state(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-<<<<<<< HEAD
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -82,17 +81,6 @@ class _ThisGate:
             raise GateError(str(refusal), refusal.status) from None
         plain: dict[str, Any] = msgspec.to_builtins(said)
         return plain
-=======
-from typing import Any
-
-from stream_guard.agent_hooks.asking import PAUSE_AS, Asking
-from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.question import HookAnswer, folder_of
-from stream_guard.model import Json
-from stream_guard.policy.message_parts import did_you_mean, show
-from stream_guard.serve.bodies import RequestRefused
-from stream_guard.serve.this_gate import Ask, ThisGate
->>>>>>> f484f60 (wip)
 
 
 async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, counts: HeldCounts) -> HookAnswer:
@@ -101,7 +89,6 @@ async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, co
         raise RequestRefused(404, f"no hook is called {show(agent)}{did_you_mean(agent, AGENTS)}")
     if not isinstance(data, dict):
         raise RequestRefused(422, f"send the object that {agent} gives its hooks")
-<<<<<<< HEAD
     dialect, asked = question_of(data, agent, options.event, options.process)
     gate = _ThisGate(ask, asyncio.get_running_loop())
     asking = Asking(gate, dialect, pause_as=options.pause_as, agent=options.agent, counts=counts)
@@ -111,17 +98,6 @@ async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, co
         return await asyncio.to_thread(asking.judge, asked)
     except GateError as error:
         raise RequestRefused(error.status if error.status > 0 else 422, str(error)) from None
-=======
-    if pause_as not in PAUSE_AS:
-        raise RequestRefused(422, f"pause_as is {show(pause_as)}; write {' or '.join(PAUSE_AS)}")
-    dialect = dialect_of(speaker(data, agent))
-    asking = Asking(ThisGate(ask, asyncio.get_running_loop()), dialect, pause_as=pause_as)
-    asked = dialect.read(data, "")
-    asked.folder = folder_of(data)
-    if not asked.session and dialect.may_lack_session:
-        asked.session = f"{dialect.name}:{asked.folder}"
-    return _shown(await asyncio.to_thread(asking.answer, asked))
->>>>>>> f484f60 (wip)
 
 
 def to_object(answer: HookAnswer) -> dict[str, Any]:

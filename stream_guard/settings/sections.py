@@ -168,13 +168,6 @@ class ApiSettings(Section):
         default=256, gt=0, description="checks at once, and so many events requests, and others; more get 503"
     )
     max_in_flight_bytes: int = Field(default=64 * 2**20, gt=0, description="bytes of those requests together")
-    decisions_to: str = Field(
-        default="", description="a collector, http://HOST:4318, that gets each decision as an OpenTelemetry log event"
-    )
-    session_by: str = Field(
-        default="meta,mcp-session,trace,principal,connection",
-        description="what names a session for gateways that pass MCP on, in order: these, or header:NAME",
-    )
 
     def read_token(self) -> str:
         """Return the token, empty when there is none; SettingsError when its file cannot be used."""

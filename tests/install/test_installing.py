@@ -39,7 +39,6 @@ USES = {
     "kafka": "stream_guard.worker.kafka.process uvloop stream_guard.sources.kafka kafka",
     "langchain": "stream_guard.integrations.langchain langchain",
     "mcp": "stream_guard.integrations.mcp mcp",
-    "mcp-proxy": "stream_guard.mcp_proxy.http_server",
     "openai-agents": "stream_guard.integrations.openai_agents agents",
     "otlp": "stream_guard_formats.spans.otlp_proto stream_guard.sources.otlp",
     "postgres": "psycopg stream_guard.history.postgres",

@@ -1,1 +1,0 @@
-"""The MCP proxy: stands between a client and a server, and asks a gate about what passes."""
