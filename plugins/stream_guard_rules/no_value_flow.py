@@ -21,6 +21,7 @@ from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_FINGERPRINTS: Final = 65_536
 _MOST_SOURCES: Final = 32
+_LEAST_ROOM: Final = 4096
 _MARK_BYTES: Final = 4
 _BLOCK: Final = 64  # pieces of a text that are cut at once
 _SHORT, _LONG = 256, 8192  # characters of a text of which all pieces are remembered, and of one that is not long yet
@@ -244,10 +245,29 @@ def _bound(state: NoValueFlowState) -> None:
     while len(sources) > _MOST_SOURCES:
         _join_smallest(sources)
     left = _MOST_FINGERPRINTS - sum(map(_count, sources))
+    if left < 0 and state.lost == -inf:  # once something is lost, room for more makes no judgement whole again
+        _drop_repeated(sources)
+        left = _MOST_FINGERPRINTS - sum(map(_count, sources))
+        if left < _LEAST_ROOM:  # it would be full again at once, and this looks at everything
+            left -= _LEAST_ROOM
     while left < 0:
         oldest = sources.pop(0)
         left += _count(oldest)
         state.lost = max(state.lost, inf if oldest.time is None else oldest.time)
+
+
+def _drop_repeated(sources: list[GuardedResult]) -> None:
+    """Leave to older sources what no newer one says: agents read the same page, or file, again and again."""
+    lasting: set[int] = set()  # of newer sources without a time, which are never too old
+    known: set[int] = set()
+    for source in reversed(sources):
+        marks = dict.fromkeys(_marks_of(source))
+        repeated = lasting if source.time is None else known
+        source.marks = _packed(mark for mark in marks if mark not in repeated)
+        known.update(marks)
+        if source.time is None:
+            lasting.update(marks)
+    sources[:] = [source for source in sources if source.marks]
 
 
 def _join_smallest(sources: list[GuardedResult]) -> None:

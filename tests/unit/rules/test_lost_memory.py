@@ -106,6 +106,13 @@ def test_a_text_that_is_too_long_excuses_nothing() -> None:
     assert outcome(asked(rule, [{"user": to}, {"call": "pay", "args": {"to": to}}])) == "hit"
 
 
+def test_what_is_read_again_and_again_is_remembered_once() -> None:
+    book = [{"result": "read", "output": page(number, 3000)} for number in range(6)]
+    trace: Steps = [{"result": "read", "output": {"v": SECRET}}, *book * 12]
+    assert outcome(asked(FLOW, [*trace, {"call": "send", "args": {"x": "nothing of it"}}])) == "allowed"
+    assert outcome(asked(FLOW, [*trace, {"call": "send", "args": {"x": f"it is {SECRET}"}}])) == "hit"
+
+
 @pytest.mark.parametrize("results", [0, 40, 800])
 def test_a_flow_is_found_behind_other_results_or_is_not_judged(results: int) -> None:
     trace: Steps = [{"result": "read", "output": {"v": SECRET}}]
