@@ -265,6 +265,8 @@ class Gate:
             if known.action is Action.ALLOW:
                 with self.database.transaction() as statements:
                     audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, known.rule_ids))
+                # Whoever recorded this yes may have been killed before the rules knew of it.
+                self._publish(attempt, ruling, guard_knows=False)
             return ruling
         with self.database.transaction() as statements:
             answered = self._ask(statements, attempt, known, ruling)

@@ -66,6 +66,8 @@ class Guard:
         if self._is_shared:
             limits = (limits or SessionLimits()).model_copy(update={"in_memory": 0, "max_live": NO_LIMIT})
         self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
+        if self._is_kept:
+            self._table.append_to(self._store)
         self._skew = self._table.limits.max_future_skew
         self._clock = clock if clock is not None else ReceiverClock(self._skew)
         self._engine = self._table.engine

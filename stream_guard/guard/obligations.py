@@ -6,7 +6,7 @@ from stream_guard.engine import Engine
 from stream_guard.model import Finding, SessionEnd
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.sessions.session import pack
+from stream_guard.sessions.packing import pack
 from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 

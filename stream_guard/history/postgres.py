@@ -15,6 +15,8 @@ from stream_guard.redaction import redact_text
 
 _LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit chain has one end
 _PATIENCE: Final = 10  # seconds to wait for the server's first answer
+# A server that is frozen in a transaction would keep every other one waiting.
+_SETTINGS: Final = "SET idle_in_transaction_session_timeout = '5s'"
 
 
 class PostgresDatabase:
@@ -71,6 +73,7 @@ class PostgresDatabase:
     def _connection(self) -> Any:
         if self._db is None or self._db.closed:
             self._db = self._psycopg.connect(self._address, autocommit=True, connect_timeout=_PATIENCE)
+            self._db.execute(_SETTINGS)
         return self._db
 
     def _explain(self, error: Exception) -> StoreError:

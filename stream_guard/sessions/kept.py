@@ -11,13 +11,16 @@ from stream_guard.engine import Engine
 from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.ports import Store
+from stream_guard.sessions.changes import mark, take_changes
 from stream_guard.sessions.deadlines import Deadlines
-from stream_guard.sessions.ended import is_ended_row
+from stream_guard.sessions.ended import CommittingStore, is_ended_row
 from stream_guard.sessions.forgotten import ForgottenSessions, is_forgotten_row
 from stream_guard.sessions.memory import is_memory_row
-from stream_guard.sessions.session import Session, is_remembered, pack, unpack
+from stream_guard.sessions.packing import is_remembered, pack, unpack
+from stream_guard.sessions.session import Session
 from stream_guard.sessions.shares import TenantShares, share_of
 from stream_guard.settings import SessionLimits
+from stream_guard.storage.appended import measure
 
 NO_LIMIT: Final = sys.maxsize
 """As ``max_live``: the store keeps every session that there is."""
@@ -28,6 +31,7 @@ class KeptSessions:
     """Loads, stores and forgets sessions, and knows their deadlines. It judges nothing."""
 
     __slots__ = (
+        "_appending",
         "_counts",
         "_engine",
         "_idle",
@@ -45,6 +49,7 @@ class KeptSessions:
 
     def __init__(self, engine: Engine, store: Store, counts: Counts, limits: SessionLimits) -> None:
         self.store = store
+        self._appending: CommittingStore | None = None
         self._counts = counts
         self._limits = limits
         self._max_live = limits.max_live  # kept here: settings are slow to ask
@@ -88,7 +93,7 @@ class KeptSessions:
         session = self.clean.pop(session_id, None)
         if session is None:
             blob = self.store.get(session_id)
-            session = unpack(session_id, blob, self._engine, self._counts) if blob is not None else None
+            session = self._unpacked(session_id, blob) if blob is not None else None
             if session is not None and session.resting and session_id not in self.resting:
                 self.resting[session_id] = None  # an earlier run closed it
                 self._counts.sessions -= 1
@@ -101,6 +106,19 @@ class KeptSessions:
                     if self.forgotten and event is not None and self._is_forgotten(session_id, event):
                         session.cut = self._engine.lasting
         self.touched[session_id] = session
+        return session
+
+    def append_to(self, store: CommittingStore) -> None:
+        """Write of a session whose row is stored only what changes: somebody waits for each write."""
+        self._appending = store
+
+    def _unpacked(self, session_id: str, blob: bytes) -> Session | None:
+        store, engine = self._appending, self._engine
+        if store is None:
+            return unpack(session_id, blob, engine, self._counts)
+        session = unpack(session_id, blob, engine, self._counts, keep_strangers=store.is_shared)
+        if session is not None:
+            session.marks = mark(session, engine, *measure(blob))
         return session
 
     def find(self, session_id: str) -> Session | None:
@@ -199,8 +217,25 @@ class KeptSessions:
         return blob
 
     def _put(self, session: Session) -> None:
-        deadline = self.deadline(session)
-        self.store.put(session.id, self._packed(session), deadline if deadline < inf else None)
+        due = self._due(session)
+        change = take_changes(session, self._engine) if session.marks is not None else None
+        if change is not None and self._appending is not None:
+            self._appending.append(session.id, change, due)
+            return
+        blob = self._packed(session)
+        self.store.put(session.id, blob, due)
+        session.marks = None
+        if self._appending is not None and self._limits.in_memory:  # of shared ones, none stays to be changed
+            session.written_under = self._engine.policy.version
+            session.marks = mark(session, self._engine, len(blob))
+
+    def _due(self, session: Session) -> float | None:
+        """Return when the stored session is to be looked at, or, where others share it, when it is over."""
+        if self._appending is None or not self._appending.is_shared:
+            deadline = self.deadline(session)
+            return deadline if deadline < inf else None
+        # Nobody looks at it for its timers, and what is over may be deleted.
+        return None if session.now == -inf else session.now + self._engine.idle_of(session.id)
 
     def put_all(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""

@@ -55,6 +55,7 @@ class Lifecycle:
         """Begin a new session of the same id; redelivered events of the earlier one are still known."""
         renewed = self._kept.touched[session.id] = Session(session.id)
         renewed.ids = session.ids
+        session.marks = None  # from now on the row is that of the new one
         return renewed
 
     def wake(self, session: Session, event: Event) -> Session:

@@ -8,6 +8,7 @@ a call that is taken for another one, and dropped as told before.
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from secrets import randbits
 from typing import Final
 
@@ -47,6 +48,18 @@ class SeenIds:
         recent, older = self._recent, self._older
         contents = array("Q", [*recent.values(), *older.values(), self.seed])
         return array("Q", recent).tobytes(), array("Q", older).tobytes(), contents.tobytes()
+
+    def mark(self) -> tuple[dict[int, int], int]:
+        """Return what ``since`` takes to tell which ids came after this."""
+        return self._recent, len(self._recent)
+
+    def since(self, mark: tuple[dict[int, int], int], /) -> tuple[bytes, bytes, bytes] | None:
+        """Return the ids that came after a mark, as ``stored`` would; None where that cannot be told."""
+        generation, known = mark
+        if generation is not self._recent or not self.seed:  # an earlier version stored no contents
+            return None
+        fresh = list(islice(generation.items(), known, None))
+        return array("Q", [key for key, _ in fresh]).tobytes(), b"", array("Q", [value for _, value in fresh]).tobytes()
 
     def restore(self, recent: bytes, older: bytes, contents: bytes, /) -> None:
         """Know what was stored, and nothing else; earlier versions kept no seed, or no contents."""

@@ -6,21 +6,18 @@ from bisect import insort
 from collections.abc import Iterable
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Final
 from zlib import crc32
 
 import msgspec
 
-from stream_guard.engine import Address, Engine, KeyState
-from stream_guard.engine.bound import BoundRule
-from stream_guard.engine.states import number_of
+from stream_guard.engine import KeyState
 from stream_guard.language.paths import MISSING, lookup
-from stream_guard.language.sketch import Sketch
 from stream_guard.model import Event, GateDecision, Json
-from stream_guard.observability.counts import Counts
 from stream_guard.sessions.catalogue import Catalogue
+from stream_guard.sessions.marks import StoredMarks
 from stream_guard.sessions.seen_ids import SeenIds
-from stream_guard.sessions.stored import ROW_VERSION, OpenCall, StoredSession, args_digest, exact_digest
+from stream_guard.sessions.stored import OpenCall, args_digest, exact_digest
 
 _CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
@@ -38,6 +35,7 @@ class Session(KeyState):
         "buffer_sizes",
         "buffered",
         "catalogue",
+        "cut_strangers",
         "ended",
         "explicit_part",
         "fresh_part",
@@ -45,11 +43,14 @@ class Session(KeyState):
         "jump",
         "lag",
         "lost_calls",
+        "marks",
         "open",
         "open_count",
         "resting",
         "scheduled",
         "seq",
+        "strangers",
+        "written_under",
     )
 
     def __init__(self, session_id: str) -> None:
@@ -74,6 +75,11 @@ class Session(KeyState):
         self.ended = False  # resting after an end by somebody who may not end it: its limits go on
         # A jump in its own time closed the session before this one. The next event may take the jump back.
         self.before: Session | None = None
+        self.written_under = ""  # the version of the policy by which its row was written, where it has one
+        # States of rules that this policy does not have, as they are stored: another gate judges by them.
+        self.strangers: list[tuple[int, tuple[str, ...], msgspec.Raw]] = []
+        self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
+        self.marks: StoredMarks | None = None  # of its row, where a gate writes only what changes
         self.jump: Event | None = None
 
     def hold_back(self, event: Event, time: float) -> None:
@@ -172,84 +178,6 @@ def _id_bytes(given_id: str) -> bytes:
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decoder: Final = msgspec.msgpack.Decoder(StoredSession)
-
-
-def pack(session: Session, engine: Engine) -> bytes:
-    """Return the session as bytes. States that equal their default are left out."""
-    bounds = engine.bounds
-    states: list[Any] = []
-    for address, state in session.states.items():
-        if isinstance(address, int):  # nearly all; a state that is its rule's default costs a comparison and no more
-            bound = bounds[address]
-            if state != bound.default:
-                states.append((bound.tag, (), state))
-        elif state != bounds[int(address[0])].default:
-            states.append((*_named(address, bounds), state))
-    calls: list[OpenCall] = []
-    if session.open:
-        calls = sorted((call for calls in session.open.values() for call in calls), key=attrgetter("attempt"))
-        for call in calls:
-            condense(call, engine.arg_paths)
-    recent, older, contents = session.ids.stored()
-    flags = session.part_active | session.fresh_part << 1 | session.answered << 2 | session.ended << 3
-    flags |= session.lost_calls << 4
-    return _encode(
-        (
-            ROW_VERSION,
-            session.last_session_id,
-            session.last_run_id,
-            session.last_agent,
-            session.last_labels,
-            session.last_event_id,
-            session.time,
-            session.turns,
-            session.part,
-            flags,
-            session.seq,
-            session.attempts,
-            session.lag,
-            session.explicit_part,
-            recent,
-            older,
-            sorted(session.memory),
-            calls,
-            states,
-            [_named(address, bounds) for address in session.awaiting_end],
-            sorted([bounds[number].tag for number in session.unevaluable]),
-            [(*_named(address, bounds), *mark) for address, mark in session.cooldowns.items()],
-            [(*_named(address, bounds), since) for address, since in session.holds.items()],
-            session.buffer,
-            engine.policy.version,
-            session.resting,
-            b"" if session.before is None else pack(session.before, engine),
-            session.jump,
-            contents,
-            sorted([bounds[number].tag for number in session.cut]),
-            b"" if session.forgotten is None else session.forgotten.bits,
-        )
-    )
-
-
-def is_remembered(session: Session, engine: Engine) -> bool:
-    """Whether rules that stop know something of a session that a new one of its id would not have."""
-    lasting, bounds = engine.lasting, engine.bounds
-    if not lasting:
-        return False
-    if session.cut or session.forgotten is not None or session.memory or session.before is not None:
-        return True
-    for address, state in session.states.items():
-        number = number_of(address)
-        if number in lasting and state != bounds[number].default:
-            return True
-    return False
-
-
-def _named(address: Address, bounds: tuple[BoundRule, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return an address as it is stored: the tag of its rule, and the values of its key."""
-    if isinstance(address, int):
-        return bounds[address].tag, ()
-    return bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
 
 
 def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
@@ -317,66 +245,3 @@ def _can_be_kept(value: Json) -> bool:
         return len(msgspec.msgpack.encode(value)) <= _EXCERPT_LIMIT
     except (OverflowError, ValueError, TypeError, RecursionError):  # too large, too deep, half a surrogate pair
         return False
-
-
-def unpack(session_id: str, blob: bytes, engine: Engine, counts: Counts) -> Session | None:
-    """Return the session, or None when it was written in another format.
-
-    States of rules that are gone or edited are dropped and counted. The other rules keep theirs.
-    """
-    try:
-        row = _decoder.decode(blob)
-    except msgspec.MsgspecError:
-        row = None
-    if row is None or row.version != ROW_VERSION:
-        counts.state_resets += 1
-        return None
-    session = Session(session_id)
-    session.last_session_id, session.last_event_id, session.last_run_id = row.session_id, row.last_event_id, row.run_id
-    session.last_agent, session.last_labels = row.agent, row.labels
-    session.now = -inf if row.time is None else row.time
-    session.turns, session.part = row.turns, row.part
-    session.seq, session.attempts, session.lag = row.seq, row.attempts, row.lag
-    session.explicit_part = row.explicit_part
-    for time, _, event in sorted(row.buffer, key=itemgetter(1)):
-        session.hold_back(event, time)
-    for call in row.open:
-        if row.policy_version != engine.policy.version:
-            call.objections = None
-        session.add_open(call)
-    session.part_active, session.fresh_part, session.answered, session.ended, session.lost_calls = (
-        bool(row.flags >> bit & 1) for bit in range(5)
-    )
-    session.ids.restore(row.recent, row.older, row.contents)
-    session.memory = set(row.memory)
-    session.resting, session.jump = row.resting, row.jump
-    session.before = unpack(session_id, row.before, engine, counts) if row.before else None
-    if row.forgotten:
-        session.forgotten = Sketch(bytearray(row.forgotten))
-    _restore_rules(session, row, engine, counts)
-    return session
-
-
-def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> None:
-    by_tag = engine.by_tag
-
-    def address(tag: int, key: tuple[str, ...]) -> Address:
-        number = by_tag[tag].number
-        return (number, *key) if key else number
-
-    for tag, key, raw in row.states:
-        bound = by_tag.get(tag)
-        try:
-            state = bound.decoder.decode(raw) if bound is not None else None
-        except msgspec.MsgspecError:
-            state = None
-        if state is None:
-            counts.state_resets += 1
-        else:
-            session.states[address(tag, key)] = state
-    session.awaiting_end = {address(tag, key): None for tag, key in row.awaiting_end if tag in by_tag}
-    session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
-    session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
-    session.cooldowns = {address(tag, key): (last, held) for tag, key, last, held in row.cooldowns if tag in by_tag}
-    session.holds = {address(tag, key): since for tag, key, since in row.holds if tag in by_tag}
-    engine.restore_timers(session)

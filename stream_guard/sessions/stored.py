@@ -10,7 +10,8 @@ import json
 from collections.abc import Callable
 from hashlib import blake2b
 from math import inf
-from typing import Final
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 import msgspec
 import xxhash
@@ -18,6 +19,10 @@ import xxhash
 from stream_guard.engine.objections import CONTESTED, Objection
 from stream_guard.language.equality import json_equal
 from stream_guard.model import Event, Json
+from stream_guard.storage.appended import split
+
+StoredName: TypeAlias = tuple[int, tuple[str, ...]]
+"""Where a rule's state stands in a stored session: the tag of the rule, and the values of its key."""
 
 ROW_VERSION: Final = 1
 FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
@@ -161,3 +166,47 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     contents: bytes = b""  # digests of what the event ids stood for, those of `recent` first
     cut: list[int] = []  # tags of the rules that lost what they remembered
     forgotten: bytes = b""  # a sketch of the addresses of states that were forgotten
+
+
+class StoredChanges(msgspec.Struct, array_like=True, gc=False):
+    """What has changed in a session since its row was stored; it stands behind the row."""
+
+    row: msgspec.Raw  # a StoredSession, with only those calls, states and event ids that are new or have changed
+    closed: list[int]  # attempts of calls that are not open any longer
+    dropped: list[StoredName]  # states that are no longer there
+
+
+_decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
+_decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
+
+
+def read_row(blob: bytes) -> StoredSession | None:
+    """Return a session as it was stored, with the changes behind its row; None for a row of another format."""
+    try:
+        first, *rest = split(blob)
+        row = _decode_row(first)
+        for change in rest:
+            row = _changed(row, _decode_changes(change))
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return row if row.version == ROW_VERSION else None
+
+
+def _changed(row: StoredSession, changes: StoredChanges) -> StoredSession:
+    """Return the later row that changes make of a row."""
+    later = _decode_row(changes.row)
+    calls = {call.attempt: call for call in row.open}
+    for attempt in changes.closed:
+        calls.pop(attempt, None)
+    calls |= {call.attempt: call for call in later.open}
+    states = {(tag, key): raw for tag, key, raw in row.states}
+    for name in changes.dropped:
+        states.pop(name, None)
+    states |= {(tag, key): raw for tag, key, raw in later.states}
+    later.open = sorted(calls.values(), key=attrgetter("attempt"))
+    later.states = [(*name, raw) for name, raw in states.items()]
+    # Event ids are only added, at the end of the recent ones; when those become the older ones, the row is written.
+    recent = len(row.recent)
+    later.contents = row.contents[:recent] + later.contents + row.contents[recent:]
+    later.recent, later.older = row.recent + later.recent, row.older
+    return later

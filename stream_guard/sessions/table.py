@@ -28,12 +28,14 @@ from stream_guard.ports import Store
 from stream_guard.rule import State
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.contents import content_digest, exact_content
+from stream_guard.sessions.ended import CommittingStore
 from stream_guard.sessions.eviction import Eviction
 from stream_guard.sessions.kept import KeptSessions
 from stream_guard.sessions.keyed_states import KeyedStates
 from stream_guard.sessions.lifecycle import EndRights, Lifecycle
 from stream_guard.sessions.memory import DecoderMemory
-from stream_guard.sessions.session import Session, pack, unpack
+from stream_guard.sessions.packing import pack, unpack
+from stream_guard.sessions.session import Session
 from stream_guard.sessions.session_fold import SessionFold
 from stream_guard.sessions.stored import OpenCall
 from stream_guard.sessions.tracker import Counted, Tracker
@@ -199,6 +201,10 @@ class SessionTable:
         """Return the names of the rows that an event will be folded into: its session, and values of keys."""
         keys = (group.key_id(event) for group in self.engine.cross_session)
         return [event.session_id, *(key_id for key_id in keys if key_id is not None)]
+
+    def append_to(self, store: CommittingStore) -> None:
+        """Write of a session whose row is stored only what changes: somebody waits for each write."""
+        self._kept.append_to(store)
 
     def drop_memory(self) -> None:
         """Forget what is in memory: the store knows better."""

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
 from stream_guard.redaction import redact_text
+from stream_guard.storage.appended import append, append_all, frame
 
 Answer = TypeVar("Answer")
 
@@ -22,25 +23,45 @@ _TRIES: Final = 2  # a connection may have been closed since its last use, and a
 # A gate that is frozen while it holds a session loses it after this, and what it decided is not committed.
 _SETTINGS: Final = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '10s'"
 # By digests: a name may be longer than an index takes. Nothing but the key is indexed, and pages have room, so that an
-# update stays where its row is.
+# update stays where its row is. A blob of some size is stored beside its row, and an update of the changes leaves it
+# there.
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS sg_gate_states "
-    "(name BYTEA PRIMARY KEY, blob BYTEA NOT NULL, deadline DOUBLE PRECISION) WITH (fillfactor = 60)"
+    "(name BYTEA PRIMARY KEY, blob BYTEA NOT NULL, deadline DOUBLE PRECISION, changes BYTEA NOT NULL) "
+    "WITH (fillfactor = 60); "
+    "SELECT 1 FROM pg_attribute WHERE attrelid = 'sg_gate_states'::regclass AND attname = 'changes'"
+)
+# Of the version before. Without a default: a gate of that version fails to write, and does not judge beside this one
+# without knowing the changes.
+_ADD_CHANGES: Final = (
+    "ALTER TABLE sg_gate_states ADD COLUMN changes BYTEA NOT NULL DEFAULT ''; "
+    "ALTER TABLE sg_gate_states ALTER COLUMN changes DROP DEFAULT; "
 )
 _HOLD: Final = (
     "SELECT pg_advisory_xact_lock(number) FROM unnest(ARRAY[{numbers}]::bigint[]) AS number; "
     # A statement of its own behind the locks: it sees what was committed until they were had.
-    "SELECT name, blob, extract(epoch FROM clock_timestamp())::float8 "
+    "SELECT name, blob, changes, extract(epoch FROM clock_timestamp())::float8 "
     "FROM (VALUES {asked}) AS asked (name) LEFT JOIN sg_gate_states USING (name)"
 )
 _DROP: Final = "DELETE FROM sg_gate_states WHERE name IN ({names}); "
 _WRITE: Final = (
-    "INSERT INTO sg_gate_states VALUES {rows} "
-    "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline; "
+    "INSERT INTO sg_gate_states (name, blob, deadline, changes) VALUES {rows} "
+    "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline, changes = ''; "
+)
+_APPEND: Final = (
+    "UPDATE sg_gate_states SET changes = sg_gate_states.changes || more.changes, deadline = more.deadline "
+    "FROM (VALUES {rows}) AS more (name, changes, deadline) WHERE sg_gate_states.name = more.name; "
 )
 _CREATE_LOCK: Final = 0x53_47_47_53  # two gates that start at once
 # Of sessions that were idle for their time, and an hour more: they would begin anew.
-_PURGE: Final = "DELETE FROM sg_gate_states WHERE deadline < extract(epoch FROM clock_timestamp()) - 3600; "
+# One that somebody holds is not deleted: a change would find no row.
+_OLD: Final = "deadline < extract(epoch FROM clock_timestamp()) - 3600"
+_LOCK_NUMBER: Final = "('x' || encode(substr(name, 1, 8), 'hex'))::bit(64)::bigint"
+_PURGE: Final = (
+    f"DELETE FROM sg_gate_states WHERE {_OLD} AND name IN "  # noqa: S608  # constants
+    f"(SELECT name FROM (SELECT name FROM sg_gate_states WHERE {_OLD} OFFSET 0) AS old "
+    f"WHERE pg_try_advisory_xact_lock({_LOCK_NUMBER})); "
+)
 _PURGE_EVERY: Final = 4096  # commits
 
 
@@ -64,9 +85,11 @@ class SharedStore:
         self._unpurged = 0
         self._held: dict[bytes, bytes | None] = {}  # rows that are locked, as they were read or will be written
         self._puts: dict[bytes, tuple[bytes, float | None]] = {}
+        self._appends: dict[bytes, tuple[bytes, float | None]] = {}  # to rows that are there
         self._drops: set[bytes] = set()
         try:
-            self._run(f"BEGIN; SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {_TABLE}; COMMIT")
+            is_current = self._run(f"BEGIN; SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {_TABLE}")
+            self._run(("" if is_current else _ADD_CHANGES) + "COMMIT")
         except psycopg.Error as error:
             raise self._explain(error) from error
 
@@ -103,13 +126,25 @@ class SharedStore:
         """Write the blob when the work is done."""
         name = _digest(session_id)
         self._drops.discard(name)
+        self._appends.pop(name, None)
         self._puts[name] = (blob, deadline)
         self._held[name] = blob
+
+    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
+        """Write a change behind the blob when the work is done; the blob itself is not written again."""
+        name = _digest(session_id)
+        held = self._held[name] = append(self._held[name] or b"", change)
+        if name in self._puts:
+            self._puts[name] = (held, deadline)
+        else:
+            earlier, _ = self._appends.get(name, (b"", None))
+            self._appends[name] = (earlier + frame(change), deadline)
 
     def drop(self, session_id: str) -> None:
         """Delete the row when the work is done."""
         name = _digest(session_id)
         self._puts.pop(name, None)
+        self._appends.pop(name, None)
         self._drops.add(name)
         self._held[name] = None
 
@@ -134,8 +169,8 @@ class SharedStore:
             return
         numbers = ", ".join(str(_number(name)) for name in missing)
         asked = ", ".join(f"({_literal(name)})" for name in missing)
-        for name, blob, now in self._run(before + _HOLD.format(numbers=numbers, asked=asked)):
-            self._held[name], self._now = blob, now
+        for name, blob, changes, now in self._run(before + _HOLD.format(numbers=numbers, asked=asked)):
+            self._held[name], self._now = blob if blob is None else append_all(blob, changes), now
 
     def _changes(self) -> str:
         """Return the statements that write what was put and dropped."""
@@ -143,11 +178,11 @@ class SharedStore:
         if self._drops:
             written += _DROP.format(names=", ".join(map(_literal, self._drops)))
         if self._puts:
-            rows = (
-                f"({_literal(name)}, {_literal(blob)}, {'NULL' if deadline is None else repr(deadline)})"
-                for name, (blob, deadline) in self._puts.items()
-            )
+            rows = (f"({_literal(name)}, {_values(*put)}, '')" for name, put in self._puts.items())
             written += _WRITE.format(rows=", ".join(rows))
+        if self._appends:
+            rows = (f"({_literal(name)}, {_values(*more)})" for name, more in self._appends.items())
+            written += _APPEND.format(rows=", ".join(rows))
         self._unpurged += 1
         if self._unpurged >= _PURGE_EVERY:
             self._unpurged = 0
@@ -165,6 +200,7 @@ class SharedStore:
         finally:
             self._held.clear()
             self._puts.clear()
+            self._appends.clear()
             self._drops.clear()
 
     def _run(self, sql: str) -> list[Any]:
@@ -198,6 +234,10 @@ def _digest(name: str) -> bytes:
 
 def _literal(value: bytes) -> str:
     return f"'\\x{value.hex()}'::bytea"
+
+
+def _values(blob: bytes, deadline: float | None) -> str:
+    return f"{_literal(blob)}, {'NULL' if deadline is None else repr(deadline)}::float8"
 
 
 def _number(digest: bytes) -> int:

@@ -17,6 +17,7 @@ class SqliteMark(NamedTuple):
     application: int
     version: int = 0  # of the layout; 0 where a table of the file says it
     other_version: str = ""  # what to do about a file of another version
+    earlier: tuple[int, ...] = ()  # versions that are taken over
 
 
 def refuse_other_files(db: sqlite3.Connection, path: Path, mark: SqliteMark) -> None:
@@ -26,7 +27,7 @@ def refuse_other_files(db: sqlite3.Connection, path: Path, mark: SqliteMark) -> 
     [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
     if tables and application != mark.application:
         raise StoreError(f"{path}: a database, but not {mark.name} of stream_guard; choose another path")
-    if tables and mark.version and version != mark.version:
+    if tables and mark.version and version not in (mark.version, *mark.earlier):
         raise StoreError(
             f"{path}: {mark.name} of version {version}, this is version {mark.version}; {mark.other_version}"
         )

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from stream_guard.errors import StoreError
+from stream_guard.storage.appended import append
 from stream_guard.storage.private_files import create_private
 from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 
 MARK: Final = SqliteMark(
     "a checkpoint",
     application=0x53_47_43_50,  # "SGCP"
-    version=1,  # the blobs have versions of their own
+    version=2,  # the blobs have versions of their own
+    earlier=(1,),  # without changes behind blobs
     other_version="finish the run with the stream_guard that wrote it, or move the file away and start from the "
     "beginning of the input",
 )
@@ -70,6 +72,10 @@ class MemoryStore:
                 return
         self._rows[session_id] = head + _PLAIN + blob
 
+    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
+        """Keep a change behind the blob."""
+        self.put(session_id, append(self.get(session_id) or b"", change), deadline)
+
     def drop(self, session_id: str) -> None:
         """Forget the session."""
         self._rows.pop(session_id, None)
@@ -112,6 +118,8 @@ class CheckpointStore:
         self._synced = synced
         self._puts: dict[str, tuple[bytes, float | None]] = {}
         self._drops: set[str] = set()
+        self._changes: dict[str, list[tuple[bytes, float | None]]] = {}  # to rows that are committed
+        self._has_changes = True  # there may be committed ones
         self._db: sqlite3.Connection | None = None
         try:
             create_private(path)
@@ -130,28 +138,46 @@ class CheckpointStore:
         if session_id in self._drops:
             return None
         rows = self._query("SELECT blob FROM sessions WHERE id = ?", _key(session_id))
-        blob: bytes | None = rows[0][0] if rows else None
+        if not rows:
+            return None
+        blob: bytes = rows[0][0]
+        stored = self._query("SELECT change FROM changes WHERE id = ? ORDER BY rowid", _key(session_id))
+        for change, *_ in [*stored, *self._changes.get(session_id, ())]:
+            blob = append(blob, change)
         return blob
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         """Write the blob with the next commit."""
         self._drops.discard(session_id)
+        self._changes.pop(session_id, None)
         self._puts[session_id] = (blob, deadline)
+
+    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
+        """Write a change behind the blob with the next commit; the blob itself is not written again."""
+        put = self._puts.get(session_id)
+        if put is not None:
+            self._puts[session_id] = (append(put[0], change), deadline)
+        else:
+            self._changes.setdefault(session_id, []).append((change, deadline))
 
     def drop(self, session_id: str) -> None:
         """Delete the session with the next commit."""
         self._puts.pop(session_id, None)
+        self._changes.pop(session_id, None)
         self._drops.add(session_id)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every session there is, with its deadline."""
-        puts, drops = dict(self._puts), set(self._drops)
-        for raw, deadline in self._query("SELECT id, deadline FROM sessions"):
-            session_id = raw.decode("utf-8", "surrogatepass")
-            if session_id not in puts and session_id not in drops:
+        found: dict[str, float | None] = {}
+        # That of the latest change goes before the row's own.
+        for table in ("sessions", "changes"):
+            for raw, deadline in self._query(f"SELECT id, deadline FROM {table} ORDER BY rowid"):  # noqa: S608  # one of two
+                found[raw.decode("utf-8", "surrogatepass")] = deadline
+        found |= {session_id: changes[-1][1] for session_id, changes in self._changes.items()}
+        found |= {session_id: deadline for session_id, (_, deadline) in self._puts.items()}
+        for session_id, deadline in found.items():
+            if session_id not in self._drops:
                 yield session_id, deadline
-        for session_id, (_, deadline) in puts.items():
-            yield session_id, deadline
 
     def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
         """Do the work and commit: no other process has the file."""
@@ -166,11 +192,18 @@ class CheckpointStore:
         After a StoreError nothing is written, and the same commit can be tried again.
         """
         db = self._connection()
-        if not (self._puts or self._drops or meta):
+        if not (self._puts or self._drops or self._changes or meta):
             return
         try:
             db.execute("BEGIN IMMEDIATE")
             db.executemany("DELETE FROM sessions WHERE id = ?", [(_key(session_id),) for session_id in self._drops])
+            if self._has_changes:
+                gone = [(_key(session_id),) for session_id in (*self._drops, *self._puts)]
+                db.executemany("DELETE FROM changes WHERE id = ?", gone)
+            db.executemany(
+                "INSERT INTO changes VALUES (?, ?, ?)",
+                [(_key(session_id), *change) for session_id, changes in self._changes.items() for change in changes],
+            )
             db.executemany(
                 "INSERT INTO sessions VALUES (?, ?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline",
@@ -184,8 +217,10 @@ class CheckpointStore:
             with suppress(sqlite3.Error):  # the first error says what is wrong
                 db.execute("ROLLBACK")
             raise self._explain(error) from error
+        self._has_changes = self._has_changes or bool(self._changes)
         self._puts.clear()
         self._drops.clear()
+        self._changes.clear()
 
     def meta(self) -> Mapping[str, bytes]:
         """Return the meta data of all commits, the latest of each name."""
@@ -209,6 +244,9 @@ class CheckpointStore:
         db.execute(
             "CREATE TABLE IF NOT EXISTS sessions (id BLOB PRIMARY KEY NOT NULL, blob BLOB NOT NULL, deadline REAL)"
         )
+        db.execute("CREATE TABLE IF NOT EXISTS changes (id BLOB NOT NULL, change BLOB NOT NULL, deadline REAL)")
+        db.execute("CREATE INDEX IF NOT EXISTS changes_of ON changes (id)")
+        [(self._has_changes,)] = db.execute("SELECT EXISTS (SELECT 1 FROM changes)")
         db.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL)")
         db.execute("COMMIT")
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.parts import import_part, require
 
 
 def find_programs() -> Path | None:
@@ -24,10 +27,11 @@ def find_programs() -> Path | None:
 class Server:
     """A server that can be stopped at once and started again."""
 
-    def __init__(self, programs: Path, folder: Path, port: int) -> None:
+    def __init__(self, programs: Path, folder: Path, port: int, *, synced: bool) -> None:
         self._programs = programs
         self._folder = folder
         self._port = port
+        self._fsync = "on" if synced else "off"  # tests lose nothing that they would miss
         self.address = f"postgresql://guard:a-password@127.0.0.1:{port}/postgres"
         password = folder / "password"
         password.write_text("a-password")
@@ -36,7 +40,7 @@ class Server:
 
     def start(self) -> None:
         """Start it and return when it answers."""
-        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        options = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync={self._fsync}"
         self._run("pg_ctl", "start", "--wait", "--log", str(self._folder / "log"), "-o", options)
 
     def stop(self) -> None:
@@ -55,12 +59,26 @@ class Server:
 
 
 @contextmanager
-def running(programs: Path, port: int) -> Iterator[Server]:
+def started(*, synced: bool = False) -> Iterator[Server]:
+    """Run a server on a free port; without Postgres on this machine, the test is skipped."""
+    import_part("psycopg")
+    programs = find_programs()
+    require(programs, "Postgres is not installed (Debian: apt-get install postgresql)")
+    assert programs is not None
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with running(programs, port, synced=synced) as server:
+        yield server
+
+
+@contextmanager
+def running(programs: Path, port: int, *, synced: bool = False) -> Iterator[Server]:
     """Run a server and take everything away afterwards."""
     # Not below pytest's folder: that is closed to the account the server needs when root runs the tests.
     folder = Path(tempfile.mkdtemp(prefix="stream_guard_postgres_"))
     try:
-        server = Server(programs, folder, port)
+        server = Server(programs, folder, port, synced=synced)
         server.start()
         try:
             yield server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,33 +12,19 @@ from stream_guard.history import audit, database
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call
 from tests.history.page_claims import PAGE_CLAIMS
-from tests.history.postgres import Server, find_programs, running
+from tests.history.postgres import Server
 from tests.history.review_claims import REVIEW_CLAIMS
-from tests.parts import import_part, require
 
 TABLES = ", ".join(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(database.TABLES)))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    import_part("psycopg")
-    programs = find_programs()
-    require(programs, "Postgres is not installed (Debian: apt-get install postgresql)")
-    assert programs is not None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running(programs, port) as server:
-        yield server
-
-
 @pytest.fixture
-def world(server: Server) -> Iterator[World]:
-    opened = open_database(server.address)
+def world(postgres: Server) -> Iterator[World]:
+    opened = open_database(postgres.address)
     with opened.transaction() as statements:
         statements.run(f"DROP TABLE {TABLES}")
     opened.close()
-    with World(lambda: open_database(server.address)) as world:
+    with World(lambda: open_database(postgres.address)) as world:
         yield world
 
 
@@ -48,32 +33,32 @@ def test_in_postgres(claim: Callable[[World], None], world: World) -> None:
     claim(world)
 
 
-def test_a_server_that_went_away_is_an_error_and_then_used_again(server: Server, world: World) -> None:
+def test_a_server_that_went_away_is_an_error_and_then_used_again(postgres: Server, world: World) -> None:
     gate = world.gate()
     gate.check(call("drop", {"n": 1}))
-    server.stop()
+    postgres.stop()
     try:
         with pytest.raises(StoreError, match="see that the server runs") as failure:
             gate.check(call("drop", {"n": 2}, call_id="c1"))
     finally:
-        server.start()
+        postgres.start()
     assert "a-password" not in str(failure.value)
     assert gate.check(call("drop", {"n": 2}, call_id="c1")).action.word == "block"
     assert audit.verify(world.database).problems == ()
 
 
-def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(server: Server) -> None:
+def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(postgres: Server) -> None:
     with pytest.raises(StoreError, match="password authentication failed") as failure:
-        open_database(server.address.replace("a-password", "another-password"))
+        open_database(postgres.address.replace("a-password", "another-password"))
     assert "another-password" not in str(failure.value)
 
 
-def test_a_history_of_the_version_before_is_brought_up_to_date(server: Server, world: World) -> None:
+def test_a_history_of_the_version_before_is_brought_up_to_date(postgres: Server, world: World) -> None:
     world.gate().check(call("drop", {"n": 1}))
     with world.database.transaction() as statements:
         statements.run("DELETE FROM sg_alerts")
         statements.run("UPDATE sg_history SET version = 1")
-    opened = open_database(server.address)
+    opened = open_database(postgres.address)
     assert opened.read("SELECT version FROM sg_history") == [(database.VERSION,)]
     assert opened.read("SELECT count(*) FROM sg_alerts") == [(1,)]
     assert audit.verify(opened).problems == ()

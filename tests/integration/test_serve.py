@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -58,9 +58,16 @@ class Running:
 def serving(folder: Path, *options: str, policy: str = POLICY, **variables: str) -> Iterator[Running]:
     (folder / "policy.yaml").write_text(policy)
     command = ["serve", "--policy", folder / "policy.yaml", "--port", "0", "--history", folder / "history.db", *options]
+    with listening(command, variables) as server:
+        yield server
+
+
+@contextmanager
+def listening(command: Sequence[object], variables: Mapping[str, str], folder: Path | None = None) -> Iterator[Running]:
+    """Run a command that serves until the end of the block."""
     # A busy machine may take longer than the budget in earnest; a check over its budget has a test of its own.
     environment = {"STREAM_GUARD_API__BUDGET": "60", **variables}
-    process = processes.start(*command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = processes.start(*command, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder)
     assert process.stderr is not None
     try:
         line = process.stderr.readline()

@@ -92,7 +92,9 @@ def test_compose_file_is_valid_by_the_compose_schema(root: Path) -> None:
     assert not validator.is_valid({"services": {"guard": {"imagge": "x"}}})
 
 
-@pytest.mark.parametrize("name", ["worker", "demo", "guard", "prometheus", "alertmanager", "on-call", "grafana"])
+@pytest.mark.parametrize(
+    "name", ["worker", "demo", "guard", "gate", "database", "prometheus", "alertmanager", "on-call", "grafana"]
+)
 def test_container_has_no_rights_it_does_not_need(name: str, compose: Any) -> None:
     service = compose["services"][name]
     assert service["read_only"] is True
@@ -107,7 +109,7 @@ def test_every_folder_that_compose_mounts_from_the_repository_exists(root: Path,
     assert [folder for folder in folders if not (root / folder).is_dir()] == []
 
 
-@pytest.mark.parametrize("name", ["worker", "demo", "guard"])
+@pytest.mark.parametrize("name", ["worker", "demo", "guard", "gate"])
 def test_every_variable_of_the_guard_is_a_setting(name: str, compose: Any) -> None:
     load_deployed(variables(compose["services"][name]))
 
@@ -118,7 +120,7 @@ def test_a_misspelt_variable_would_be_found(variable: str) -> None:
         load_deployed({f"STREAM_GUARD_{variable}": "1"})
 
 
-@pytest.mark.parametrize("name", ["worker", "guard"])
+@pytest.mark.parametrize("name", ["worker", "guard", "gate"])
 def test_somebody_is_told_of_what_a_container_finds(name: str, root: Path, compose: Any, tmp_path: Path) -> None:
     settings = load_deployed(variables(compose["services"][name]))
     assert list(open_routes(settings, tmp_path)) == ["alertmanager:http://alertmanager:9093"]
@@ -159,7 +161,9 @@ def test_topics_that_are_used_are_the_topics_that_are_made(compose: Any) -> None
     assert made == used == {"agent-events", "stream-guard.alerts", "stream-guard.dead-letters"}
 
 
-@pytest.mark.parametrize("name", ["kafka", "worker", "guard", "prometheus", "alertmanager", "on-call", "grafana"])
+@pytest.mark.parametrize(
+    "name", ["kafka", "worker", "guard", "gate", "database", "prometheus", "alertmanager", "on-call", "grafana"]
+)
 def test_whatever_runs_on_has_a_health_check(name: str, compose: Any) -> None:
     service = compose["services"][name]
     assert service["restart"] == "unless-stopped"
@@ -168,11 +172,11 @@ def test_whatever_runs_on_has_a_health_check(name: str, compose: Any) -> None:
 
 def test_only_this_machine_can_reach_what_is_published(compose: Any) -> None:
     published = [port for service in compose["services"].values() for port in service.get("ports", ())]
-    assert len(published) == 3
+    assert len(published) == 4
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
-@pytest.mark.parametrize("name", ["worker", "demo", "guard"])
+@pytest.mark.parametrize("name", ["worker", "demo", "guard", "gate"])
 def test_every_option_of_a_command_exists(name: str, compose: Any) -> None:
     command, *words = compose["services"][name]["command"]
     known = getattr(typer.main.get_command(app), "commands", {})
@@ -280,8 +284,8 @@ def test_image_is_made_from_files_that_exist_and_locks_with_hashes(root: Path) -
 def test_every_image_is_named_by_an_exact_version(root: Path, compose: Any) -> None:
     named = [service["image"] for service in compose["services"].values() if "image" in service]
     named += re.findall(r"^ARG \w+_IMAGE=(.+)$", (root / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
-    exact = re.compile(r"[\w./-]+:v?\d+\.\d+\.\d+(-[a-z-]+)?(@sha256:[0-9a-f]{64})?")
-    assert len(named) == 7
+    exact = re.compile(r"[\w./-]+:v?\d+\.\d+(\.\d+)?(-[a-z-]+)?(@sha256:[0-9a-f]{64})?")
+    assert len(named) == 8
     assert [image for image in named if not exact.fullmatch(image)] == []
 
 

@@ -17,7 +17,7 @@ from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.session import pack
+from stream_guard.sessions.packing import pack
 from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, find
