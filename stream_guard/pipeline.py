@@ -18,6 +18,7 @@ from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
+from stream_guard.decoding.redriven import letter_of
 from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
@@ -83,6 +84,8 @@ class Pipeline:
         ``ends`` gets, for each record, how many findings there are after it.
         """
         for record in records:
+            if record.headers and letter_of(record):
+                self._counts.redriven_records += 1
             self._judge(self.reader.read(record), record, out)
             if ends is not None:
                 ends.append(len(out))

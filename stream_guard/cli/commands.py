@@ -173,6 +173,24 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="letters",
+        help="Records that could not be read, and their way back.",
+        commands=(
+            _core("list", "List dead letters, the latest first.", "letters", "list_letters"),
+            _core(
+                "show",
+                "Show one dead letter: why it could not be read, and the record with its secrets masked.",
+                "letters",
+                "show_letter",
+            ),
+            _core(
+                "redrive",
+                "Send dead letters back to where they came from, each once; exit 1 when some could not go.",
+                "letters",
+            ),
+        ),
+    ),
+    Command(
         name="audit",
         help="The record of decisions, reviews and incidents.",
         commands=(

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from stream_guard.decoding.long_names import MAX_NAME, check_names
 from stream_guard.decoding.lost_calls import lost_call
+from stream_guard.decoding.redriven import letter_of, named_after
 from stream_guard.errors import DecodeError
 from stream_guard.model import RESERVED, Event, check_session_id
 from stream_guard.ports import Decoder, Memory, Record
@@ -39,7 +40,11 @@ class EventReader:
         self._dead_letters = dead_letters
 
     def read(self, record: Record) -> list[Event]:
-        """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does."""
+        """Return the record's events. Of a dead letter that is only a tool call that it tells of, if it does.
+
+        Events of a letter that came back have ids, by which they are redeliveries when it comes back once more.
+        """
+        letter = letter_of(record) if record.headers else ""
         try:
             decoded = self._decoder.decode(record)
             events: list[Event] = decoded if type(decoded) is list else list(decoded)
@@ -52,9 +57,9 @@ class EventReader:
                     check_session_id(session_id)
         except DecodeError as error:
             self._dead_letters.add(record, str(error))
-            lost = lost_call(record, str(error))
+            lost = None if letter else lost_call(record, str(error))  # of a letter that came back, rules were told
             return [] if lost is None or not self._decoder.keeps(lost) else [lost]
-        return events
+        return named_after(letter, events) if letter else events
 
     def read_all(self, records: Iterable[Record | None]) -> Iterator[Event]:
         """Yield the events of many records. Events that wait for a later record come from ``finish``."""

@@ -65,6 +65,7 @@ class Counts:
         "paths",
         "policy_reloads",
         "records",
+        "redriven_records",
         "replaced_policies",
         "rule_errors",
         "sessions",
@@ -79,6 +80,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.records = 0  # read from the sources
+        self.redriven_records = 0  # of those, dead letters that came back
         self.lag = 0  # records that wait in the topics, when last measured
         # Events that were judged, by type.
         self.events: dict[type[Event], int] = dict.fromkeys(

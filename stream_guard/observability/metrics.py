@@ -78,6 +78,7 @@ class Metrics(Collector):
         )
         letters = _by_word(counts.dead_letters, get_args(DeadLetterClass))
         yield _labelled("dead_letters", "Records that were buried", ("class",), letters)
+        yield _total("redriven_records", "Dead letters that came back", counts.redriven_records)
         yield _total("late_events", "Events older than what their session had already judged", counts.late_events)
         yield _total("changed_events", "Events under an id that stood for another event", counts.changed_events)
         yield _total("disbelieved_times", "Stamps that no clock was moved by", counts.disbelieved_times)
