@@ -45,6 +45,23 @@ NUMBERS: Final = (
 # Two to a row, below.
 CURVES: Final = (
     Panel(
+        "From an event to its alert at the sink",
+        "Out of a hundred alerts, ninety-nine are to be there within ten seconds.",
+        {
+            "half of them, {{sink}}": "histogram_quantile(0.5, "
+            "sum by (le, sink) (rate(stream_guard_alert_delay_seconds_bucket[5m])))",
+            "99 of 100, {{sink}}": "histogram_quantile(0.99, "
+            "sum by (le, sink) (rate(stream_guard_alert_delay_seconds_bucket[5m])))",
+        },
+        "s",
+    ),
+    Panel(
+        "Alerts that are late",
+        "The share that reaches its sink more than ten seconds after the event.",
+        {"{{job}}, an hour": "job:stream_guard_alerts_late:ratio1h", "{{job}}": "job:stream_guard_alerts_late:ratio5m"},
+        "percentunit",
+    ),
+    Panel(
         "Findings by rule, without shadow mode",
         "In five minutes.",
         {"{{rule}} ({{severity}})": "sum by (rule, severity) (job_rule_severity:stream_guard_findings:increase5m)"},
@@ -100,6 +117,34 @@ CURVES: Final = (
         "Records that wait, by guard",
         "One that grows while the others do not has a slow partition.",
         {"{{instance}}": "sum by (instance) (stream_guard_lag_records)"},
+    ),
+    Panel(
+        "Records that wait, by partition",
+        "One that grows while the others do not has a session that fills it.",
+        {"{{topic}}/{{partition}}": "max by (topic, partition) (stream_guard_partition_lag_records)"},
+    ),
+    Panel(
+        "States",
+        "Bytes of the stored sessions, and how long ago the latest batch became durable.",
+        {
+            "bytes, {{instance}}": "stream_guard_state_bytes",
+            "seconds since durable, {{instance}}": "stream_guard_checkpoint_age_seconds",
+        },
+    ),
+    Panel(
+        "Rebalances and restores",
+        "A worker that takes partitions over reads their states first, and judges nothing of them meanwhile.",
+        {
+            "rebalances, {{instance}}": "increase(stream_guard_rebalances_total[5m])",
+            "rows left, {{instance}}": "stream_guard_restore_rows_left",
+            "rows read, {{instance}}": "stream_guard_restore_rows",
+            "seconds, {{instance}}": "stream_guard_restore_seconds",
+        },
+    ),
+    Panel(
+        "Dead letters that came back",
+        "In five minutes.",
+        {"{{instance}}": "increase(stream_guard_redriven_records_total[5m])"},
     ),
     Panel(
         "Alerts that wait, by sink",

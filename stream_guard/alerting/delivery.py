@@ -115,6 +115,7 @@ class Delivery:
             self._counts.alerts[name, "failed" if error.retryable else "rejected"] += len(alerts)
             raise
         self._counts.alerts[name, "ok"] += len(alerts)
+        self._counts.note_sent(name, (alert.time for alert in alerts), self._clock())
 
     def _retry(self, attempt: Callable[[], Result]) -> Result:
         for pause in _PAUSES:

@@ -174,6 +174,7 @@ class SinkQueue:
             self._failures, self._not_before = 0, 0.0
             self._size = min(_BATCH, self._size * 2)
             self._count("ok", len(batch))
+            self._counts.note_sent(self.name, (row.alert.time for row in batch), self._clock())
             if self._resolving is None:
                 self._outbox.finish(batch)
             else:

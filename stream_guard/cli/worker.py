@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from stream_guard.decoding.dead_letters import DeadLetters
     from stream_guard.observability.counts import Counts
+    from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
     from stream_guard.policy.spec import Policy
     from stream_guard.settings import LogSettings, Settings, StatusSettings
@@ -122,7 +124,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             dead_letters=letters,
             settings=settings,
             health=health,
-            observe=lambda seconds, _: metrics.batch_seconds.observe(seconds),
+            observe=partial(_note_batch, metrics, counts),
             beat=status.beat if status is not None else _nothing,
             reload=following.poll if reload else _nothing,
             adopted=adopt,
@@ -131,6 +133,12 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))
         _say_end(counts, letters, settings.log)
+
+
+def _note_batch(metrics: Metrics, counts: Counts, seconds: float, _records: int) -> None:
+    """Tell the metrics that a batch is durable."""
+    metrics.batch_seconds.observe(seconds)
+    counts.durable_at = time.time()
 
 
 def _start_all(

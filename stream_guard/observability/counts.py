@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import ClassVar, Literal, TypeAlias, get_args
+from collections.abc import Iterable
+from math import inf
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
@@ -14,7 +16,10 @@ CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
+RestoreFigure: TypeAlias = Literal["rows", "rows_left", "seconds"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
+
+DELAY_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, inf)  # seconds
 
 
 class ToolTally(dict[str, int]):
@@ -31,7 +36,7 @@ class ToolTally(dict[str, int]):
 
 
 class Counts:
-    """Numbers that only grow, except ``sessions``, ``lag`` and ``outbox``. All parts of a process add to them directly.
+    """Numbers that only grow, except those that say how it is now. All parts of a process add to them directly.
 
     The engine adds at every event, so these are plain ints and dicts: a metric object would cost more than the rules.
     Where the key is a rule, it is the rule's position in ``Policy.rules``. A missing key counts as 0, so
@@ -39,6 +44,8 @@ class Counts:
     """
 
     __slots__ = (
+        "alert_delay_sums",
+        "alert_delays",
         "alerts",
         "changed_events",
         "closed",
@@ -48,6 +55,7 @@ class Counts:
         "disbelieved_ends",
         "disbelieved_times",
         "duplicate_events",
+        "durable_at",
         "events",
         "evictions",
         "fail_open",
@@ -62,13 +70,17 @@ class Counts:
         "orphan_spans",
         "outbox",
         "outbox_oldest",
+        "partition_lag",
         "paths",
         "policy_reloads",
+        "rebalances",
         "records",
         "redriven_records",
         "replaced_policies",
+        "restore",
         "rule_errors",
         "sessions",
+        "state_bytes",
         "state_resets",
         "suppressed",
         "texts",
@@ -82,6 +94,11 @@ class Counts:
         self.records = 0  # read from the sources
         self.redriven_records = 0  # of those, dead letters that came back
         self.lag = 0  # records that wait in the topics, when last measured
+        self.partition_lag: defaultdict[tuple[str, str], int] = defaultdict(int)  # by topic and partition of ours
+        self.rebalances = 0  # times that partitions were handed out anew
+        self.restore: defaultdict[RestoreFigure, float] = defaultdict(float)  # of the states that were restored last
+        self.state_bytes = 0  # of all stored sessions, when last measured
+        self.durable_at = 0.0  # when the latest batch became durable; 0: none yet
         # Events that were judged, by type.
         self.events: dict[type[Event], int] = dict.fromkeys(
             (UserMessage, Turn, ToolCall, GateDecision, ToolResult, SessionEnd), 0
@@ -123,6 +140,9 @@ class Counts:
 
         self.dead_letters: defaultdict[DeadLetterClass, int] = defaultdict(int)
         self.alerts: defaultdict[tuple[str, DeliveryResult], int] = defaultdict(int)  # by sink and result
+        # Seconds from an event to its alert at the sink: by sink and bucket, and their sum by sink.
+        self.alert_delays: defaultdict[tuple[str, float], int] = defaultdict(int)
+        self.alert_delay_sums: defaultdict[str, float] = defaultdict(float)
         self.outbox: defaultdict[tuple[str, str], int] = defaultdict(int)  # in the outbox now, by sink and state
         self.outbox_oldest: defaultdict[str, float] = defaultdict(float)  # since when the oldest waits; 0: none
 
@@ -142,8 +162,16 @@ class Counts:
         """Add the counts of another process or part of the same run."""
         for name in self.__slots__:
             mine, theirs = getattr(self, name), getattr(other, name)
-            if isinstance(mine, int):
+            if isinstance(mine, int | float):
                 setattr(self, name, mine + theirs)
                 continue
             for key, number in theirs.items():
                 mine[key] += number
+
+    def note_sent(self, sink: str, event_times: Iterable[float | None], now: float) -> None:
+        """Take note that a sink has alerts about events of these times; without a time there is no delay to tell."""
+        for time in event_times:
+            if time is not None:
+                delay = max(0.0, now - time)
+                self.alert_delays[sink, next(bound for bound in DELAY_BOUNDS if delay <= bound)] += 1
+                self.alert_delay_sums[sink] += delay

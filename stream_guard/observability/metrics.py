@@ -9,21 +9,42 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import Final, TypeAlias, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from stream_guard.distribution import own_version
 from stream_guard.model import Event
-from stream_guard.observability.counts import CloseReason, Counts, DeadLetterClass, Eviction, ReloadResult
+from stream_guard.observability.counts import (
+    DELAY_BOUNDS,
+    CloseReason,
+    Counts,
+    DeadLetterClass,
+    Eviction,
+    ReloadResult,
+    RestoreFigure,
+)
 from stream_guard.policy.spec import RuleSpec
 
 Labels: TypeAlias = tuple[str, ...]
 Word = TypeVar("Word", bound=str)
 
 _BATCH_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+_RESTORE: Final[dict[RestoreFigure, str]] = {
+    "rows": "Rows of states read in the latest restore",
+    "rows_left": "Rows of states that are still to be read",
+    "seconds": "Time that the latest restore has taken",
+}
 _RESULTS: Final = {"fail": "hits", "unevaluable": "unevaluable", "error": "rule_errors"}
 
 
@@ -71,6 +92,13 @@ class Metrics(Collector):
         counts = self._counts
         yield _total("records", "Records read from sources", counts.records)
         yield GaugeMetricFamily("stream_guard_lag_records", "Records that wait in topics", value=counts.lag)
+        yield _gauge(
+            "partition_lag_records",
+            "Records that wait, by partition of this worker",
+            ("topic", "partition"),
+            dict(counts.partition_lag),
+        )
+        yield _total("rebalances", "Times that partitions were handed out anew", counts.rebalances)
         events: dict[Labels, int] = {(_tag(kind),): number for kind, number in dict(counts.events).items()}
         yield _labelled("events", "Events judged", ("kind",), events)
         yield _labelled(
@@ -110,6 +138,15 @@ class Metrics(Collector):
         evictions = _by_word(counts.evictions, get_args(Eviction))
         yield _labelled("evictions", "Times a limit on what is remembered bit", ("what",), evictions)
         yield _total("state_resets", "States forgotten because their rule was edited", counts.state_resets)
+        yield GaugeMetricFamily(
+            "stream_guard_state_bytes", "Stored sessions, when last measured", value=counts.state_bytes
+        )
+        for figure, text in _RESTORE.items():
+            yield GaugeMetricFamily(f"stream_guard_restore_{figure}", text, value=counts.restore.get(figure, 0.0))
+        age = time.time() - counts.durable_at if counts.durable_at else 0.0
+        yield GaugeMetricFamily(
+            "stream_guard_checkpoint_age_seconds", "Since the latest batch became durable", value=max(0.0, age)
+        )
 
     def _rule_metrics(self) -> Iterator[Metric]:
         numbers = self._by_rule()
@@ -135,20 +172,24 @@ class Metrics(Collector):
             (sink, result): number for (sink, result), number in dict(self._counts.alerts).items()
         }
         yield _labelled("alerts", "Alerts handed to sinks, and what came of it", ("sink", "result"), alerts)
-        depth = GaugeMetricFamily(
-            "stream_guard_outbox_alerts",
-            "Alerts in the outbox, by what they wait for",
-            labels=("sink", "state"),
+        yield self._alert_delays()
+        yield _gauge(
+            "outbox_alerts", "Alerts in the outbox, by what they wait for", ("sink", "state"), dict(self._counts.outbox)
         )
-        for labels, number in sorted(dict(self._counts.outbox).items()):
-            depth.add_metric(labels, number)
-        yield depth
-        age = GaugeMetricFamily(
-            "stream_guard_outbox_oldest_seconds", "How long the oldest waiting alert has waited", labels=("sink",)
+        since, now = dict(self._counts.outbox_oldest), time.time()
+        ages = {(sink,): max(0.0, now - begun) if begun else 0.0 for sink, begun in since.items()}
+        yield _gauge("outbox_oldest_seconds", "How long the oldest waiting alert has waited", ("sink",), ages)
+
+    def _alert_delays(self) -> HistogramMetricFamily:
+        delays, sums = dict(self._counts.alert_delays), dict(self._counts.alert_delay_sums)
+        family = HistogramMetricFamily(
+            "stream_guard_alert_delay_seconds", "From an event to its alert at the sink", labels=("sink",)
         )
-        for sink, since in sorted(dict(self._counts.outbox_oldest).items()):
-            age.add_metric((sink,), max(0.0, time.time() - since) if since else 0.0)
-        yield age
+        for sink in sorted(sums):
+            numbers = accumulate(delays.get((sink, bound), 0) for bound in DELAY_BOUNDS)
+            buckets = [(floatToGoString(bound), number) for bound, number in zip(DELAY_BOUNDS, numbers, strict=True)]
+            family.add_metric((sink,), buckets, sums[sink])
+        return family
 
     def _by_rule(self) -> dict[tuple[str, Labels], int]:
         """Return the counts by rule; two rules that share an id share a series."""
@@ -173,6 +214,13 @@ def _by_word(numbers: Mapping[Word, int], always: Iterable[Word] = ()) -> dict[L
 
 def _total(name: str, text: str, value: int) -> CounterMetricFamily:
     return CounterMetricFamily(f"stream_guard_{name}", text, value=value)
+
+
+def _gauge(name: str, text: str, labels: Labels, numbers: Mapping[Labels, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(f"stream_guard_{name}", text, labels=labels)
+    for values, number in sorted(numbers.items()):
+        family.add_metric(values, number)
+    return family
 
 
 def _labelled(name: str, text: str, labels: Labels, numbers: Mapping[Labels, int]) -> CounterMetricFamily:

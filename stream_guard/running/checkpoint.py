@@ -25,6 +25,9 @@ class Checkpoint(Protocol):
     def meta(self) -> Mapping[str, bytes]:
         """Return the meta data of the last commit."""
 
+    def size(self) -> int:
+        """Return how many bytes it has."""
+
 
 def source_positions(checkpoint: Checkpoint | None) -> dict[str, int]:
     """Return where the last run stopped reading, by origin."""

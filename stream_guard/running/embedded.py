@@ -144,6 +144,7 @@ class EmbeddedRunner:
         if self._checkpoint is not None:
             self._table.commit()
             self._checkpoint.commit(meta)
+            self._counts.state_bytes, self._counts.durable_at = self._checkpoint.size(), time.time()
         else:
             self._table.make_room()
 

@@ -99,6 +99,10 @@ class MemoryStore:
         """Return the meta data of all commits, the latest of each name."""
         return dict(self._meta)
 
+    def size(self) -> int:
+        """Return how many bytes the rows have."""
+        return sum(map(len, self._rows.values()))
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -225,6 +229,10 @@ class CheckpointStore:
     def meta(self) -> Mapping[str, bytes]:
         """Return the meta data of all commits, the latest of each name."""
         return dict(self._query("SELECT name, value FROM meta"))
+
+    def size(self) -> int:
+        """Return how many bytes the file has."""
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def close(self) -> None:
         """Close the file; uncommitted changes are lost."""

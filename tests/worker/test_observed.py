@@ -52,6 +52,15 @@ def test_metrics_are_clean_and_count_records_lag_and_reloads(fleet: Fleet, polic
     _, body = get(f"{url}/metrics")
     assert number(body, "stream_guard_records_total") == len(rows)
     assert number(body, "stream_guard_lag_records") == 0
+    lags = re.findall(
+        r'^stream_guard_partition_lag_records\{partition="(\d+)",topic="(.+)"\} (\S+)$', body, re.MULTILINE
+    )
+    assert {(topic, float(lag)) for _, topic, lag in lags} == {(fleet.events, 0.0)}
+    assert number(body, "stream_guard_rebalances_total") >= 1
+    assert number(body, "stream_guard_state_bytes") >= 0
+    assert number(body, "stream_guard_restore_rows_left") == 0
+    assert number(body, "stream_guard_checkpoint_age_seconds") > 0
+    assert 'stream_guard_alert_delay_seconds_count{sink="kafka' in body
     assert number(body, 'stream_guard_policy_reloads_total{result="failed"}') == 1
     assert number(body, 'stream_guard_policy_reloads_total{result="ok"}') == 1
     promtool = find_promtool(root)

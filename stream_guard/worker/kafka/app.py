@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -22,6 +23,7 @@ COMMIT_SECONDS: Final = 1.0
 # Of one partition. A poll takes one partition after the other: the more there is of each, the fewer of its sessions are
 # open where a batch ends, and only those are written. Four times the client's default, and a third of the rows.
 FETCH_BYTES: Final = 4 << 20
+MEASURE: Final = 60.0  # seconds between two looks at how many bytes the states have
 
 
 class WorkerApp(faust.App):
@@ -35,6 +37,8 @@ class WorkerApp(faust.App):
     client: Any  # asks the brokers about topics
     sources: Collection[str]  # the topics of the address; the others are the group's own
     accept_gaps: bool  # a topic that was made anew may be read
+    _measure_at = 0.0
+    _state_bytes = 0
 
     def _new_transport(self) -> BatchTransport:
         return BatchTransport(self.conf.broker_consumer, self)
@@ -45,6 +49,14 @@ class WorkerApp(faust.App):
         consumer.client, consumer.sources, consumer.accept_gaps = self.client, self.sources, self.accept_gaps
         consumer.fence_patience, consumer.topic_patience = self.conf.broker_session_timeout, self.topic_patience
         return consumer
+
+    def measure_states(self) -> int:
+        """Return how many bytes the rows of this worker have; looked up now and then, because that counts them."""
+        now = time.monotonic()
+        if now >= self._measure_at:
+            self._measure_at = now + MEASURE
+            self._state_bytes = sum(map(len, self.rows.recovered().values()))
+        return self._state_bytes
 
     @property
     def batch_consumer(self) -> BatchConsumer:

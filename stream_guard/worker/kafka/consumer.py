@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
+from stream_guard.observability.counts import RestoreFigure
 from stream_guard.ports import Record
 from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
@@ -71,6 +72,9 @@ class BatchConsumer(OwningConsumer):
         self._seeks = 0
         self._last_tick = 0.0
         self.handled = 0  # records in all stages; a re-keyed record counts twice
+        self.rebalances = 0
+        self._restore_began = self._restore_ended = 0.0
+        self._restored_rows = 0
 
     def _new_consumer_thread(self) -> ConsumerThread:
         # The same kind of loop as the running one. Faust would create asyncio's own, which reads more slowly.
@@ -128,6 +132,9 @@ class BatchConsumer(OwningConsumer):
         recovery.flush_buffers()  # rows in the buffer are older than these
         self.table.load(tp.partition, (LoggedRow(row.offset, row.key, row.value, row.headers) for row in fresh))
         self._restored[tp] = fresh[-1].offset + 1
+        self._restore_ended = time.monotonic()
+        self._restore_began = self._restore_began or self._restore_ended
+        self._restored_rows += len(fresh)
         if len(fresh) > 1:
             recovery.active_offsets[tp] = max(recovery.active_offsets[tp] or 0, fresh[-2].offset)
         # In the recovery this row changes nothing: it is in the table, or does not count.
@@ -226,8 +233,18 @@ class BatchConsumer(OwningConsumer):
         }
         return [reason for reason, holds in reasons.items() if holds]
 
+    def restore(self) -> dict[RestoreFigure, float]:
+        """Return how far the states of this assignment are restored."""
+        tables: Any = self.app.tables  # Faust's interface leaves out the recovery
+        left = tables.recovery.active_remaining_total() if self._is_recovering() else 0
+        took = self._restore_ended - self._restore_began
+        return {"rows": self._restored_rows, "rows_left": max(0, left), "seconds": took}
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Flush, commit, and drop all partitions."""
+        self.rebalances += 1
+        self._restore_began, self._restored_rows = 0.0, 0
+        self._restore_ended = 0.0
         # Faust does not wait when the worker is being stopped. The next owner would read rows that still change.
         await self._flush()
         await super().on_partitions_revoked(revoked)

@@ -92,6 +92,11 @@ class LagConsumer(Consumer):
     def _lagging(self) -> list[TP]:
         return [tp for tp in self._event_partitions() if self.lag_of(tp) != 0]
 
+    def lags(self) -> dict[tuple[str, str], int]:
+        """Return the lag of each partition in records, as far as it is known."""
+        lags = {tp: self.lag_of(tp) for tp in self._event_partitions()} if self._is_ready() else {}
+        return {(tp.topic, str(tp.partition)): lag for tp, lag in lags.items() if lag is not None}
+
     def lag(self) -> int:
         """Return the lag of all partitions in records, as far as it is known."""
         return sum(self.lag_of(tp) or 0 for tp in self._event_partitions()) if self._is_ready() else 0

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,6 +18,7 @@ from stream_guard.engine import Engine
 from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
+from stream_guard.observability.counts import Counts
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics
 from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect, count_partitions, make_topics
@@ -146,10 +148,21 @@ async def _watch(
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
         await consumer.refresh_end_offsets()
+        _report(app, parts.engine.counts)
         parts.health.update([*broker.unready(), *consumer.unready()], consumer.lag(), consumer.handled)
         if stuck := parts.health.stuck():
             raise SourceError(f"{stuck}; nothing is lost: start the worker again")
         await _reload(app, parts)
+
+
+def _report(app: WorkerApp, counts: Counts) -> None:
+    """Tell the metrics how it is now."""
+    consumer = app.batch_consumer
+    # Replaced in one step: another thread reads them.
+    counts.partition_lag = defaultdict(int, consumer.lags())
+    counts.rebalances = consumer.rebalances
+    counts.restore = defaultdict(float, consumer.restore())
+    counts.state_bytes = app.measure_states()
 
 
 async def _reload(app: WorkerApp, parts: WorkerParts) -> None:

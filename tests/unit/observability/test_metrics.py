@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +119,23 @@ def test_batches_and_alerts_and_the_version_are_seen(scraped: Scraped) -> None:
     assert 'stream_guard_build_info{version="' in scraped.text()
 
 
+def test_the_delay_of_alerts_is_a_histogram_by_sink(scraped: Scraped) -> None:
+    scraped.counts.note_sent("pager", (100.0, 97.0, None, 105.0, 0.0), now=100.05)
+    name = "stream_guard_alert_delay_seconds"
+    found = {
+        bound: scraped(f"{name}_bucket", sink="pager", le=bound) for bound in ("0.1", "2.5", "5.0", "60.0", "+Inf")
+    }
+    assert found == {"0.1": 2, "2.5": 2, "5.0": 3, "60.0": 3, "+Inf": 4}, "one from the future is not late"
+    assert scraped(f"{name}_sum", sink="pager") == pytest.approx(0.05 + 3.05 + 100.05)
+    assert scraped(f"{name}_count", sink="pager") == 4
+
+
+def test_the_age_of_a_checkpoint_begins_with_the_first(scraped: Scraped) -> None:
+    assert scraped("stream_guard_checkpoint_age_seconds") == 0
+    scraped.counts.durable_at = time.time() - 60
+    assert (scraped("stream_guard_checkpoint_age_seconds") or 0) >= 60
+
+
 def test_every_count_has_a_metric(scraped: Scraped) -> None:
     scraped.metrics.use_rules([rule("r")])
 
@@ -138,9 +156,13 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         "alerts": ("jsonl", "failed"),
         "policy_reloads": "ok",
         "outbox": ("pager", "waiting"),
+        "partition_lag": ("events", "0"),
+        "restore": "rows",
     }
-    # Sums and reasons of what is shown by rule, a moment, which is shown as an age, and names for the summary of a run.
-    elsewhere = {"replaced_policies", "lacking", "outbox_oldest", "tools", "paths", "fields", "texts"}
+    # Sums and reasons of what is shown by rule, moments, which are shown as ages, names for the summary of a run, and the
+    # parts of a histogram, which has a test of its own.
+    elsewhere = {"replaced_policies", "lacking", "outbox_oldest", "durable_at", "tools", "paths", "fields", "texts"}
+    elsewhere |= {"alert_delays", "alert_delay_sums"}
     for name in set(Counts.__slots__) - elsewhere:
         before = total()
         value = getattr(scraped.counts, name)
@@ -165,6 +187,8 @@ def test_names_follow_the_conventions_and_are_explained(scraped: Scraped) -> Non
             "severity",
             "result",
             "sink",
+            "topic",
+            "partition",
             "version",
             "le",
         }
