@@ -78,6 +78,8 @@ class SharedStore:
                 f"sessions in Postgres need psycopg; install it with: {install_line('postgres')}"
             ) from error
         self._psycopg = psycopg
+        # The server is away, or has cut off one of two that wait for each other, or one that stood still.
+        self._passing = (psycopg.OperationalError, psycopg.errors.IdleInTransactionSessionTimeout)
         self._address = address
         self._shown = redact_text(address)
         self._db: psycopg.Connection[Any] | None = None
@@ -107,7 +109,7 @@ class SharedStore:
                     found = work()
                     self._run(self._changes() + "COMMIT")
             except self._psycopg.Error as error:
-                if not left or not isinstance(error, self._psycopg.OperationalError):
+                if not left or not isinstance(error, self._passing):
                     raise self._explain(error) from error
             else:
                 return found

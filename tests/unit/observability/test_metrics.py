@@ -159,8 +159,8 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         "partition_lag": ("events", "0"),
         "restore": "rows",
     }
-    # Sums and reasons of what is shown by rule, moments, which are shown as ages, names for the summary of a run, and the
-    # parts of a histogram, which has a test of its own.
+    # Sums and reasons of what is shown by rule, moments, which are shown as ages, names for the summary of a run, and
+    # the parts of a histogram, which has a test of its own.
     elsewhere = {"replaced_policies", "lacking", "outbox_oldest", "durable_at", "tools", "paths", "fields", "texts"}
     elsewhere |= {"alert_delays", "alert_delay_sums"}
     for name in set(Counts.__slots__) - elsewhere:
