@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from math import inf
 from typing import Final, TypeAlias, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Histogram
@@ -21,7 +22,6 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from stream_guard.distribution import own_version
 from stream_guard.model import Event
@@ -96,7 +96,7 @@ class Metrics(Collector):
             "partition_lag_records",
             "Records that wait, by partition of this worker",
             ("topic", "partition"),
-            dict(counts.partition_lag),
+            dict(counts.partition_lag).items(),
         )
         yield _total("rebalances", "Times that partitions were handed out anew", counts.rebalances)
         events: dict[Labels, int] = {(_tag(kind),): number for kind, number in dict(counts.events).items()}
@@ -174,10 +174,13 @@ class Metrics(Collector):
         yield _labelled("alerts", "Alerts handed to sinks, and what came of it", ("sink", "result"), alerts)
         yield self._alert_delays()
         yield _gauge(
-            "outbox_alerts", "Alerts in the outbox, by what they wait for", ("sink", "state"), dict(self._counts.outbox)
+            "outbox_alerts",
+            "Alerts in the outbox, by what they wait for",
+            ("sink", "state"),
+            dict(self._counts.outbox).items(),
         )
         since, now = dict(self._counts.outbox_oldest), time.time()
-        ages = {(sink,): max(0.0, now - begun) if begun else 0.0 for sink, begun in since.items()}
+        ages = [((sink,), max(0.0, now - begun) if begun else 0.0) for sink, begun in since.items()]
         yield _gauge("outbox_oldest_seconds", "How long the oldest waiting alert has waited", ("sink",), ages)
 
     def _alert_delays(self) -> HistogramMetricFamily:
@@ -187,7 +190,10 @@ class Metrics(Collector):
         )
         for sink in sorted(sums):
             numbers = accumulate(delays.get((sink, bound), 0) for bound in DELAY_BOUNDS)
-            buckets = [(floatToGoString(bound), number) for bound, number in zip(DELAY_BOUNDS, numbers, strict=True)]
+            buckets = [
+                ("+Inf" if bound == inf else str(bound), number)
+                for bound, number in zip(DELAY_BOUNDS, numbers, strict=True)
+            ]
             family.add_metric((sink,), buckets, sums[sink])
         return family
 
@@ -216,9 +222,9 @@ def _total(name: str, text: str, value: int) -> CounterMetricFamily:
     return CounterMetricFamily(f"stream_guard_{name}", text, value=value)
 
 
-def _gauge(name: str, text: str, labels: Labels, numbers: Mapping[Labels, float]) -> GaugeMetricFamily:
+def _gauge(name: str, text: str, labels: Labels, numbers: Iterable[tuple[Labels, float]]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(f"stream_guard_{name}", text, labels=labels)
-    for values, number in sorted(numbers.items()):
+    for values, number in sorted(numbers):
         family.add_metric(values, number)
     return family
 

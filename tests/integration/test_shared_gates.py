@@ -210,7 +210,6 @@ def test_rows_of_the_version_before_are_taken_over_and_that_version_is_kept_out(
 
 
 def test_what_is_over_is_deleted_unless_somebody_holds_it(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_guard.storage.shared._PURGE_EVERY", 1)
     with ExitStack() as opened:
         first, second = (opened.enter_context(closing(SharedStore(postgres.address))) for _ in range(2))
 
@@ -218,7 +217,8 @@ def test_what_is_over_is_deleted_unless_somebody_holds_it(postgres: Server, monk
             for name in ("held", "over", "going on"):
                 first.put(name, b"a row", first.time() - 4000 * (name != "going on"))
 
-        second.together(["another"], lambda: first.together(["held", "over", "going on"], write))
+        first.together(["held", "over", "going on"], write)
+        monkeypatch.setattr("stream_guard.storage.shared._PURGE_EVERY", 1)
 
         def change() -> None:
             second.together(["another"], lambda: None)

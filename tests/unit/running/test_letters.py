@@ -56,10 +56,10 @@ def test_letters_go_to_a_file_once_and_those_that_cannot_are_named(tmp_path: Pat
         with closing(driver._database):
             driver.send([*letters, *letters])
             assert (driver.sent.total(), driver.stuck) == (sent, 4)
-            records = list(audit.records(driver._database))
+            recorded = [(record["letter"], record["by"]) for record in audit.records(driver._database)]
+            assert recorded == [(letter.id, "ada") for letter in letters[:2]]
     assert (tmp_path / "again.jsonl").read_bytes() == VALUES[0] + b"\n" + VALUES[1] + b"\n"
     assert (tmp_path / "again.jsonl").stat().st_mode & 0o777 == 0o600
-    assert [(record["letter"], record["by"]) for record in records] == [(letter.id, "ada") for letter in letters[:2]]
 
 
 def test_letters_of_a_file_do_not_go_anywhere_by_themselves(tmp_path: Path) -> None:
@@ -99,8 +99,14 @@ def test_filters_take_what_they_say() -> None:
     letter = Letter(
         id="abcd1234", reason="Not JSON", about="decode", origin="events/3", position=1, time=50.0, value=b""
     )
-    taking = ({}, {"ids": ("abcd",)}, {"reason": "not json"}, {"topic": "events"}, {"since": 50.0, "until": 50.1})
-    leaving = (
+    taking: tuple[dict[str, Any], ...] = (
+        {},
+        {"ids": ("abcd",)},
+        {"reason": "not json"},
+        {"topic": "events"},
+        {"since": 50.0, "until": 50.1},
+    )
+    leaving: tuple[dict[str, Any], ...] = (
         {"ids": ("b",)},
         {"reason": "size"},
         {"about": "oversize"},
