@@ -37,7 +37,7 @@ class LetterWriter(Protocol):
         """Leave it."""
 
 
-class LineFile:
+class RedrivenLines:
     """A file of records, one a line, which ``run`` and ``check`` read."""
 
     def __init__(self, path: Path) -> None:
@@ -127,7 +127,7 @@ class Redriver:
 
     def _open(self, target: str) -> LetterWriter:
         if self._to and not self._to.startswith(SCHEME):
-            return LineFile(Path(target))
+            return RedrivenLines(Path(target))
         return TopicWriter.open(target, self._kafka)
 
     def _record(self, sent: Sequence[tuple[str, Letter]]) -> None:

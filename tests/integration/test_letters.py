@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ pytestmark = pytest.mark.kafka
 SESSIONS = 4
 POLICY = """
 rules:
-  - {id: failing, kind: max_failed_calls, params: {tool: fetch, n: 1}}
+  - {id: failing, kind: max_failed_calls, params: {tool: fetch, n: 2}}
+  - {id: counted-twice, kind: max_failed_calls, params: {tool: fetch, n: 3}}
 """
 
 
@@ -55,11 +58,15 @@ def test_letters_come_back_after_the_format_was_mended_and_are_judged_once(clust
         "policy.yaml",
         "--checkpoint",
         "progress.db",
-        "--no-follow",
         "--no-serve",
     ]
     run += ["--dead-letters", cluster.url(dead), "--alerts", "jsonl:alerts.jsonl"]
-    command(tmp_path, *run, "--from-format", "native")
+    # Stopped, not ended: the end of the input would end the sessions.
+    watching = processes.start(*run, "--follow", "--from-format", "native", cwd=tmp_path, stderr=subprocess.DEVNULL)
+    while len(cluster.read(dead)) < 2 * SESSIONS:
+        assert watching.poll() is None
+    watching.send_signal(signal.SIGTERM)
+    assert watching.wait() == 0
     assert not (tmp_path / "alerts.jsonl").exists() or not (tmp_path / "alerts.jsonl").read_bytes()
 
     listed = ["letters", "list", cluster.url(dead), "--format", "json"]
@@ -80,9 +87,15 @@ def test_letters_come_back_after_the_format_was_mended_and_are_judged_once(clust
     assert f"{2 * SESSIONS} letters went back" in command(tmp_path, *redrive).stderr
     assert f"{2 * SESSIONS} letters stay: they went back before" in command(tmp_path, *redrive).stderr
     command(tmp_path, *redrive, "--again")  # as a crash before the record of it would
-    said = command(tmp_path, *run, "--from-format", "auto").stderr
+    # What was told late counts for the next call.
+    following = [
+        {"kind": "tool_call", "session_id": f"s{number}", "tool": "fetch", "time": 1002.0} for number in range(SESSIONS)
+    ]
+    cluster.fill(events, [Row(json.dumps(call).encode(), call["session_id"].encode()) for call in following])
+    said = command(tmp_path, *run, "--no-follow", "--from-format", "auto").stderr
     alerts = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_bytes().splitlines()]
-    assert sorted(alert["session_id"] for alert in alerts) == [f"s{number}" for number in range(SESSIONS)], said
+    found = sorted((alert["rule_id"], alert["session_id"]) for alert in alerts)
+    assert found == [("failing", f"s{number}") for number in range(SESSIONS)], said
 
     audited = [
         json.loads(line) for line in command(tmp_path, "audit", "show", "--history", "history.db").stdout.splitlines()
