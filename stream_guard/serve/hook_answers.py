@@ -97,7 +97,7 @@ async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, co
     try:
         return await asyncio.to_thread(asking.judge, asked)
     except GateError as error:
-        raise RequestRefused(error.status if error.status > 0 else 422, str(error)) from None
+        raise RequestRefused(409, str(error)) from None
 
 
 def to_object(answer: HookAnswer) -> dict[str, Any]:

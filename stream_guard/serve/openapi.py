@@ -164,6 +164,7 @@ def _hook() -> JsonObject:
     operation["responses"]["200"]["content"]["text/plain"] = {"schema": text}
     operation["responses"]["200"]["headers"] = {MARK: {"schema": {"type": "string", "pattern": "^[0-9]+ [0-9]+$"}}}
     operation["responses"]["404"] = _answer("There is no such agent.", _ref("Error"))
+    operation["responses"]["409"] = _answer("Not judged: the process that asks answers by itself.", _ref("Error"))
     return operation
 
 

@@ -57,12 +57,16 @@ def test_work_is_linear_in_the_text(piece: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ['node -e "%s"', "perl -e '%s'", "psql <<'E'\n%s\nE"])
+@pytest.mark.parametrize("form", ['node -e "%s"', "perl -e '%s'", "psql <<'E'\n%s\nE", "sed '%s'", "awk '%s'"])
 @pytest.mark.parametrize(
-    "piece", ["a.", "a ", "process.env", "\\'", "a(", "qx{", "%x(", "\\`\n", "$a$", "/*", "a::", "x ('"]
+    "piece",
+    [
+        *("a.", "a ", "process.env", "\\'", "a(", "qx{", "%x(", "\\`\n", "$a$", "/*", "a::", "x ('"),
+        *("print ", "print a|", 'print "a" > ', "s/a/b/;", "1,", "/a", "\\\n", "w x\n", "\n\\! a", "copy "),
+    ],
 )
 def test_code_and_sql_take_no_more_than_twice_as_long_for_twice_the_text(form: str, piece: str) -> None:
-    if form.startswith("perl") and "'" in piece:
+    if form.startswith(("perl", "sed", "awk")) and "'" in piece:
         return
     # Of three tries the shortest: a quadratic reader takes four times as long, and seconds.
     short, long = (min(cpu_of(form.replace("%s", piece * count)) for _ in range(3)) for count in (2000, 4000))
