@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.language.equality import json_equal
@@ -28,6 +29,7 @@ Executor: TypeAlias = Literal["mcp", "pydantic", "unknown"]
 """Who hands arguments over. ``unknown``: perhaps nobody changes them, perhaps one of the others does."""
 
 _DEEP: Final = 60  # levels of a value, and of references, that are looked into
+_MOST_WAYS: Final = 16  # in which one value can be taken; what can be taken in more is doubtful
 _MOST_FITS: Final = 20_000  # schemas that are looked at in one call: unions multiply them
 _UNIONS: Final = ("anyOf", "oneOf")
 _EXACT: Final[dict[str, type]] = {"string": str, "integer": int, "boolean": bool, "number": float}
@@ -144,8 +146,6 @@ class _Fitting:
         self._executor = executor
         self._left = _MOST_FITS
         self._doubtful = False  # the argument that is fitted may be another value for the tool
-        # Which of the members of a union counts: one that leaves the value as it is, the first, the last.
-        self._choice = "same"
 
     def resolve(self, node: Json, _level: int = 0) -> dict[str, Json]:
         """Return a schema without references and with its parts in one; empty where it cannot be told."""
@@ -177,13 +177,8 @@ class _Fitting:
         self._doubtful = False
         found: list[Json] = []
         for one in [value, *self._parsed(value, node)]:
-            for self._choice in ("same", "first", "last"):
-                try:
-                    got = self._fit(one, node, 0)
-                except _UnfitError:
-                    continue
-                if not any(json_equal(got, other) for other in found):
-                    found.append(got)
+            with suppress(_UnfitError):
+                _add(found, self._fit(one, node, 0))
         if self._executor == "unknown" and found and not json_equal(found[0], value):
             found.append(value)
         return [*found, value] if self._doubtful and len(found) == 1 else found
@@ -204,7 +199,8 @@ class _Fitting:
         said = self.resolve(node)
         return said.get("type") == "string" and "format" not in said and "enum" not in said and "const" not in said
 
-    def _fit(self, value: Json, node: Json, level: int) -> Json:
+    def _fit(self, value: Json, node: Json, level: int) -> list[Json]:
+        """Return what a value can become, as it is first where it can stay so; each part of it comes in each way."""
         if level > _DEEP or self._left < 0:
             raise _UnfitError
         said = self.resolve(node)
@@ -221,20 +217,9 @@ class _Fitting:
             case "object" if isinstance(value, dict):
                 return self._fit_object(value, said, level)
             case kind:
-                return self._as_scalar(value, kind)
+                return _as_scalar(value, kind)
 
-    def _as_scalar(self, value: Json, kind: Json) -> Json:
-        fit = _SCALARS.get(kind) if isinstance(kind, str) else None
-        if fit is None:
-            raise _UnfitError
-        if kind == "number" and self._choice == "same":
-            fit = as_number  # a decimal has every digit, a float has not
-        try:
-            return fit(value)
-        except ValueError:
-            raise _UnfitError from None
-
-    def _fit_untyped(self, value: Json, said: dict[str, Json], level: int) -> Json:
+    def _fit_untyped(self, value: Json, said: dict[str, Json], level: int) -> list[Json]:
         if "properties" in said:
             return self._fit(value, {**said, "type": "object"}, level + 1)
         listed = said.get("enum", [said["const"]] if "const" in said else None)
@@ -243,59 +228,50 @@ class _Fitting:
                 raise _UnfitError
         elif said.keys() - _SILENT or (self._executor == "unknown" and isinstance(value, str)):
             self._doubtful = True
-        return value
+        return [value]
 
-    def _fit_one_of(self, value: Json, members: list[Json], level: int) -> Json:
-        """Return the value as a member takes it; doubtful where two members take it differently."""
+    def _fit_one_of(self, value: Json, members: list[Json], level: int) -> list[Json]:
+        """Return what any of the members takes the value for."""
         found: list[Json] = []
         for member in members:
-            try:
-                found.append(self._fit(value, member, level + 1))
-            except _UnfitError:
-                continue
+            with suppress(_UnfitError):
+                _add(found, self._fit(value, member, level + 1))
         if not found:
             raise _UnfitError
-        if any(not json_equal(one, found[0]) for one in found[1:]):
-            self._doubtful = True
-        if self._choice == "same":
-            return next((one for one in found if json_equal(one, value)), found[0])
-        return found[0] if self._choice == "first" else found[-1]
+        return self._bounded(sorted(found, key=lambda one: not json_equal(one, value)))
 
-    def _fit_text(self, value: Json, said: dict[str, Json], level: int) -> Json:
+    def _bounded(self, found: list[Json]) -> list[Json]:
+        self._doubtful = self._doubtful or len(found) > _MOST_WAYS
+        return found[:_MOST_WAYS]
+
+    def _fit_text(self, value: Json, said: dict[str, Json], level: int) -> list[Json]:
         if said.get("format") in FORMATS and not isinstance(value, dict | list):
-            return self._fit_format(value, said["format"])
+            return _as_format(value, said["format"])
         if not isinstance(value, str):
             raise _UnfitError
         if said.get("contentMediaType") != "application/json":
-            return value
+            return [value]
         try:
             return self._fit(cut_deep(json.loads(value)), said.get("contentSchema", {}), level + 1)
         except (ValueError, RecursionError):
             raise _UnfitError from None
 
-    def _fit_format(self, value: Json, form: Json) -> Json:
-        """Return the text that the tool's object has, of a date or an id, and first what was written."""
-        if isinstance(value, str) and self._choice == "same":
-            return value
-        try:
-            return FORMATS[form](value)
-        except ValueError:
-            raise _UnfitError from None
-
-    def _fit_list(self, value: list[Json], said: dict[str, Json], level: int) -> Json:
+    def _fit_list(self, value: list[Json], said: dict[str, Json], level: int) -> list[Json]:
         first, rest = said.get("prefixItems"), said.get("items", {})
         nodes = first if isinstance(first, list) else []
-        return [
+        ways = [
             self._fit(item, nodes[place] if place < len(nodes) else rest, level + 1) for place, item in enumerate(value)
         ]
+        return self._bounded([list(parts) for parts in _in_step(ways)])
 
-    def _fit_object(self, value: dict[str, Json], said: dict[str, Json], level: int) -> Json:
+    def _fit_object(self, value: dict[str, Json], said: dict[str, Json], level: int) -> list[Json]:
         properties, others = said.get("properties", {}), said.get("additionalProperties", {})
         known = properties if isinstance(properties, dict) else {}
         by_pattern = said.get("patternProperties")
         if isinstance(by_pattern, dict) and by_pattern:  # which of them a name fits is not looked at
             others = {"anyOf": [*by_pattern.values(), others]}
-        return {name: self._fit(item, known.get(name, others), level + 1) for name, item in value.items()}
+        ways = [self._fit(item, known.get(name, others), level + 1) for name, item in value.items()]
+        return self._bounded([dict(zip(value, parts, strict=True)) for parts in _in_step(ways)])
 
     def add_defaults(self, value: Json, node: Json, level: int = 0) -> Json:
         """Return the value with the defaults of what is left out; itself where there are none."""
@@ -311,6 +287,42 @@ class _Fitting:
             elif "default" in (resolved := self.resolve(inner)):
                 found = {**found, name: resolved["default"]}
         return found
+
+
+def _add(found: list[Json], more: list[Json]) -> None:
+    """Add what is not there yet."""
+    for one in more:
+        if not any(json_equal(one, other) for other in found):
+            found.append(one)
+
+
+def _in_step(ways: list[list[Json]]) -> list[tuple[Json, ...]]:
+    """Return as few rows as have each way of each part once: all their products would be too many."""
+    rows = max(map(len, ways), default=1)
+    return [tuple(way[min(row, len(way) - 1)] for way in ways) for row in range(rows)]
+
+
+def _as_scalar(value: Json, kind: Json) -> list[Json]:
+    fit = _SCALARS.get(kind) if isinstance(kind, str) else None
+    if fit is None:
+        raise _UnfitError
+    found: list[Json] = []
+    for read in (as_number, fit) if kind == "number" else (fit,):  # a decimal has every digit, a float has not
+        with suppress(ValueError):
+            _add(found, [read(value)])
+    if not found:
+        raise _UnfitError
+    return found
+
+
+def _as_format(value: Json, form: Json) -> list[Json]:
+    """Return what was written, and the text that the tool's object has, of a date or an id."""
+    found: list[Json] = [value] if isinstance(value, str) else []
+    with suppress(ValueError):
+        _add(found, [FORMATS[form](value)])
+    if not found:
+        raise _UnfitError
+    return found
 
 
 def _members(said: dict[str, Json]) -> list[Json] | None:

@@ -114,6 +114,15 @@ def test_a_schema_that_leads_nowhere_leaves_a_value_uncertain(broken: dict[str, 
     assert handed.args == {"x": "5"}
 
 
+def test_a_union_in_a_union_may_be_taken_in_each_of_its_ways() -> None:
+    precise = {"type": "object", "additionalProperties": {"anyOf": [{"type": "integer"}, {"type": "number"}]}}
+    whole = {"type": "object", "additionalProperties": {"type": "integer"}}
+    schema = {"type": "object", "properties": {"limits": {"anyOf": [precise, whole, {"type": "null"}]}}}
+    handed = hand_over({"limits": {"a": 100_000_000_000_000_001, "b": "2"}}, schema, "pydantic")
+    assert handed is not None
+    assert {"limits": {"a": 1e17, "b": 2}} in handed.others, "the first of the outer union, the last of the inner one"
+
+
 def test_unions_in_unions_end() -> None:
     node: dict[str, Any] = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/N"}}] * 8}
     deep: Any = "5"
