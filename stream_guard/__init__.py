@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stream_guard.language.strict_json import check_json
     from stream_guard.language.text_protocols import TextProtocol
     from stream_guard.language.tool_words import tool_words
+    from stream_guard.language.traceparent import span_place
     from stream_guard.model import (
         EVENT_KINDS,
         Action,
@@ -230,6 +231,7 @@ __all__ = [
     "redact_text",
     "run",
     "sketch_number",
+    "span_place",
     "tool_words",
 ]
 
@@ -269,6 +271,7 @@ _MODULES: Final = {
     "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
     "stream_guard.language.payload_texts": ("payload_texts",),
     "stream_guard.language.tool_words": ("tool_words",),
+    "stream_guard.language.traceparent": ("span_place",),
     "stream_guard.language.similarity": ("Measure",),
     "stream_guard.language.sketch": ("Sketch", "sketch_number"),
     "stream_guard.language.strict_json": ("check_json",),

@@ -49,6 +49,9 @@ class Action(IntEnum):
     PAUSE = 1
     BLOCK = 2
     TERMINATE_SESSION = 3
+    # Answers only, which no rule asks for.
+    MODIFY = 4  # allowed, with the arguments of the answer
+    DEFER = 5  # not judged in time: ask again
 
     @property
     def word(self) -> str:
@@ -251,6 +254,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     rule_ids: tuple[str, ...] = ()  # every rule that matched, failed or could not judge, acted on or not
     rules: RuleCoverage = RuleCoverage()
     advice: str = ""  # what the strictest rule found, and what would satisfy it; short and without secrets
+    args: Json = None  # of modify: the arguments to run with
+    modified_by: tuple[str, ...] = ()  # the rules that changed the arguments
 
     @property
     def judged(self) -> bool:

@@ -7,7 +7,7 @@ import time
 from stream_guard.agent_hooks import question as about
 from stream_guard.agent_hooks.client import CUT, GateError
 from stream_guard.agent_hooks.gateless import Gateless, plain
-from stream_guard.agent_hooks.reasons import MOST, doubts, finding, refusal, unfinished
+from stream_guard.agent_hooks.reasons import MOST, doubts, finding, modified, refusal, unfinished
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
@@ -81,7 +81,9 @@ class Asking:
         if not call.tool:
             raise GateError("the payload names no tool")
         header = self._header(asked)
-        ids = {"event_id": call.key} if call.key else {}
+        ids: dict[str, Any] = {"event_id": call.key} if call.key else {}
+        if self._dialect.may_modify(asked):
+            ids["may_modify"] = True
         names = {"tool": call.tool, "call_id": call.id}
         # A turn that announces the call: rules that count turns, or wait for what the next one does, go by it.
         found, _ = self._send({**header, **_turn("", "tool_use")})
@@ -89,6 +91,8 @@ class Asking:
         action = str(ruling.get("action"))
         if action == "allow":
             return self._allow(asked, "; ".join([*found, *doubts(ruling)]))
+        if action == "modify":
+            return self._warn(self._dialect.modify(asked, ruling["args"]), "; ".join([*found, *modified(ruling)]))
         text = refusal(ruling)
         if action == "pause" and self._pause_as == "ask":
             return self._dialect.ask(asked, text)

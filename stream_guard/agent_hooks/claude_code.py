@@ -36,6 +36,7 @@ class ClaudeCode(AgentDialect):
     message = "systemMessage"  # what the user is shown
     asks = True  # permissionDecision may be "ask"
     ends = True  # "continue": false may stand beside a denial
+    modifies = True  # "updatedInput" counts, and replaces the whole input
     judged: tuple[str, ...] = ("PreToolUse", "PermissionRequest")  # events that a tool call waits for
     silent = frozenset(
         (
@@ -99,6 +100,14 @@ class ClaudeCode(AgentDialect):
             answer = self._specific(question, {"permissionDecision": "deny", "permissionDecisionReason": text})
         return self._ended(answer, text) if ends and self.ends else answer
 
+    def may_modify(self, question: HookQuestion) -> bool:
+        """Whether the input of the call can be replaced: before the tool, not where a permission is asked for."""
+        return self.modifies and question.event == "PreToolUse"
+
+    def modify(self, question: HookQuestion, args: dict[str, Any]) -> HookAnswer:
+        """Replace the input. The contract takes it beside an allow only, so that the user is not asked."""
+        return self._specific(question, {"permissionDecision": "allow", "updatedInput": args})
+
     def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Open the agent's own prompt; the prompt of a PermissionRequest is open already."""
         if not self.asks:
@@ -159,6 +168,7 @@ class Kimi(ClaudeCode):
     """Kimi Code: one form of denial for calls, prompts and the end of the work; no prompt of its own."""
 
     name = "kimi"
+    modifies = False
     most_holds = 1
     message = "message"
     asks = False
@@ -190,6 +200,7 @@ class QwenCode(ClaudeCode):
     """Qwen Code: Claude Code's answers."""
 
     name = "qwen-code"
+    modifies = False  # documented, and not applied by 0.22
     silent = ClaudeCode.silent | frozenset(("SessionDelete", "TodoCreated", "TodoCompleted"))
 
 
@@ -197,6 +208,7 @@ class Droid(ClaudeCode):
     """Factory Droid: Claude Code's answers, without ids of calls."""
 
     name = "droid"
+    modifies = False  # it adds fields to the input and takes none out
     judged = ("PreToolUse",)
 
 

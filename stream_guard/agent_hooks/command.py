@@ -74,7 +74,8 @@ def _answer(options: Mapping[str, str], said: bytes) -> Said:
     wrong = next((name for name, known in CHOICES.items() if options[name] not in known), "")
     try:
         _refuse_wrong(wrong, options)
-        client = GateClient(options["gate"], token=_token(options["token_file"]), timeout=_seconds(options["timeout"]))
+        token, timeout = read_token(options["token_file"]), _seconds(options["timeout"])
+        client = GateClient(options["gate"], token=token, timeout=timeout)
         try:
             return _relay(client, options, said) or _ask(client, options, said)
         finally:
@@ -131,7 +132,8 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def _token(file: str) -> str:
+def read_token(file: str) -> str:
+    """Return the token of a file, nothing without a file; GateError when it cannot be read."""
     if not file:
         return ""
     try:

@@ -92,6 +92,15 @@ class Copilot(AgentDialect):
             return HookAnswer({"behavior": "deny", "message": text})
         return HookAnswer({"permissionDecision": "deny", "permissionDecisionReason": text})
 
+    def may_modify(self, question: HookQuestion) -> bool:
+        """Whether the arguments of the call can be replaced: before the tool, not where a permission is asked for."""
+        return question.event == "preToolUse"
+
+    def modify(self, question: HookQuestion, args: dict[str, Any]) -> HookAnswer:
+        """Replace the arguments."""
+        del question
+        return HookAnswer({"permissionDecision": "allow", "modifiedArgs": args})
+
     def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Open the agent's own prompt; that of a permissionRequest is open already."""
         if question.event == "permissionRequest":

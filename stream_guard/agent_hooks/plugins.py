@@ -77,6 +77,15 @@ class Amp(AgentDialect):
         del question, ends
         return HookAnswer({"action": "reject-and-continue", "message": text})
 
+    def may_modify(self, question: HookQuestion) -> bool:
+        """A handler may return other arguments."""
+        return question.event == "tool.call"
+
+    def modify(self, question: HookQuestion, args: dict[str, Any]) -> HookAnswer:
+        """Replace the arguments."""
+        del question
+        return HookAnswer({"action": "modify", "input": args})
+
     def refuse_unread(self, text: str) -> HookAnswer:
         """Refuse what may be a call."""
         return HookAnswer({"action": "reject-and-continue", "message": text})

@@ -103,6 +103,16 @@ class AgentDialect:
         del ends
         return self.warn(self.allow(question), text)
 
+    def may_modify(self, question: HookQuestion) -> bool:
+        """Whether a call can be given other arguments in the answer to this question."""
+        del question
+        return False
+
+    def modify(self, question: HookQuestion, args: dict[str, Any]) -> HookAnswer:
+        """Let the call run with other arguments, where ``may_modify`` says that it can."""
+        del args
+        return self.deny(question, "Not run: this agent cannot change a call.")
+
     def ask(self, question: HookQuestion, text: str) -> HookAnswer:
         """Have the agent ask its user. An agent that cannot refuses."""
         return self.deny(question, text)

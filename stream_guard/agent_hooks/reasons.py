@@ -38,6 +38,11 @@ def doubts(ruling: dict[str, Any]) -> list[str]:
     return [f"this call was allowed, {reason}"] if reason else []
 
 
+def modified(ruling: dict[str, Any]) -> list[str]:
+    """Return which rules changed the arguments of a call that runs."""
+    return [f"the arguments of this call were changed by {', '.join(map(str, ruling.get('modified_by') or []))}"]
+
+
 def unfinished(missing: list[str]) -> str:
     """Return what is left to do before the agent may stop."""
     lines = [f"- {one}" for one in missing[:MOST]]

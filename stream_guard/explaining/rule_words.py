@@ -103,10 +103,15 @@ def _scope(spec: RuleSpec) -> list[str]:
     return ["It starts anew with each run of an agent."] if spec.scope is Scope.RUN else []
 
 
+def _changed(spec: RuleSpec) -> str:
+    wanted = ", ".join(change.words for change in spec.changes)
+    return f"an inline gate changes the arguments ({wanted}) where the caller can do that, and else blocks the attempt"
+
+
 def _consequence(spec: RuleSpec) -> list[str]:
     said = [f"A hit is of the severity {spec.severity.word}"]
     if spec.then is not None:
-        said.append(_THEN[spec.then])
+        said.append(_changed(spec) if spec.changes else _THEN[spec.then])
     if spec.hold is not None:
         said.append(f"it must hit without a break for {spec.hold:g} s")
     if spec.cooldown is not None:

@@ -17,6 +17,7 @@ _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session
     Action.PAUSE: "pause",
     Action.BLOCK: "block",
     Action.TERMINATE_SESSION: "terminate_session",
+    Action.MODIFY: "allow",  # the event before it is the call as it runs
 }
 _LIMIT: Final = "further findings of this rule wait for its cooldown"
 _WRITE_PLAINLY: Final = "to pass: arguments as one JSON object, each key once"
@@ -80,6 +81,9 @@ class Decider:
         if objection.cause == FAILED:
             # A gate that cannot judge stays shut where the rule says so (ADR 0007).
             return (spec.then, _FAILED, "") if spec.on_error == "closed" else None
+        if spec.changes:
+            passing = _passing(spec, objection.text)
+            return spec.then, spec.reason or passing, passing
         # A cooldown keeps alerts back, never the gate open.
         return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else objection.text), objection.text
 
@@ -103,6 +107,11 @@ def _unevaluable(spec: RuleSpec, lacks: str) -> tuple[Action, str, str] | None:
     if spec.then is None or spec.then is Action.ALLOW or spec.on_unevaluable == "allow":
         return None
     return min(spec.then, Action.BLOCK), f"rule {spec.id} could not judge without {lacks}", f"to pass: {lacks}"
+
+
+def _passing(spec: RuleSpec, found: str) -> str:
+    """Return what a rule found, and what it would have made of the call, for an agent to do it."""
+    return f"{found.partition('; to pass: ')[0]}; to pass: {', '.join(change.words for change in spec.changes)}"
 
 
 def _is_about(attempt: ToolCall, finding: Finding) -> bool:

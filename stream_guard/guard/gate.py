@@ -21,7 +21,8 @@ from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import review_notice
-from stream_guard.guard.reviews import Review, Reviews, call_key
+from stream_guard.guard.reviews import Reviews, call_key
+from stream_guard.guard.rulings import Rewriting, Ruling, decision_record
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
@@ -30,7 +31,6 @@ from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
-from stream_guard.redaction import mask_id, mask_secrets
 from stream_guard.sessions.stored import FRESH
 
 _logger = logging.getLogger(__name__)
@@ -40,27 +40,6 @@ PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller t
 _UNSETTLED: Final = 4096  # attempts that were judged while the history could not be written
 # What a settled review makes of the attempt that waited for it.
 _ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
-
-
-class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one attempt, as it is to be carried out."""
-
-    action: Action
-    reason: str = ""
-    policy_version: str = ""
-    alerts: tuple[Alert, ...] = ()
-    review: Review | None = None
-    checked: bool = True  # False: the tool is not on its agent's list, or the policy does not know the agent
-    rules: RuleCoverage = RuleCoverage()
-    advice: str = ""  # what the strictest rule found, and what would satisfy it
-
-    @property
-    def judged(self) -> bool:
-        """Whether every rule that applies could judge the attempt."""
-        return self.checked and not self.rules.unevaluable
-
-    def __str__(self) -> str:
-        return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
 
 
 class _Remembered(msgspec.Struct, frozen=True):
@@ -113,17 +92,26 @@ class Gate:
         self._lock = Lock()
         self._unsettled: dict[str, _Judged] = {}
 
-    def check(self, attempt: ToolCall) -> Ruling:
+    def check(self, attempt: ToolCall, *, may_modify: bool = False) -> Ruling:
         """Decide on a tool call before it runs.
 
         The same question (the same ids, tool and arguments, under the same policy) gets the same answer: a refusal
         until a result is observed, a yes only for a moment, under its event id. Meanwhile its review may have been
         answered, or its session ended.
+
+        With ``may_modify`` the answer may be ``modify``: the caller promises to run the tool with ``ruling.args``.
+        They are what was judged, and what is remembered and recorded.
         """
         if attempt.tool == PROBE:
             return Ruling(action=Action.BLOCK, reason="the gate is there: a probe is always blocked")
         with self._lock:
-            ruling = self._rule(attempt)
+            changed, rules = self.guard.rewrite(attempt) if may_modify else (attempt, ())
+            if rules:
+                ruling = self._rule(changed, Rewriting(rules, digest_of(read_attempt(attempt).args)))
+            else:
+                ruling = self._rule(attempt)
+            if rules and ruling.action is Action.ALLOW:
+                ruling = msgspec.structs.replace(ruling, action=Action.MODIFY, args=changed.args, modified_by=rules)
             self.decisions[ruling.action] += 1
             return ruling
 
@@ -169,7 +157,7 @@ class Gate:
     def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""
         with self.database.transaction() as statements:
-            record = {**_audited(attempt, ruling, ()), "judged": False}
+            record = {**decision_record(attempt, ruling, ()), "judged": False}
             audit.append(statements, "decision", self._clock(), record)
 
     def _follow(self, found: Sequence[Finding]) -> list[Alert]:
@@ -179,13 +167,13 @@ class Gate:
                 self._record(statements, alerts, follow_up=True)
         return alerts
 
-    def _rule(self, attempt: ToolCall) -> Ruling:
+    def _rule(self, attempt: ToolCall, rewriting: Rewriting | None = None) -> Ruling:
         told, attempt = attempt, read_attempt(attempt)
         key = self._key(attempt)
         ended = self._ended(attempt.session_id)
         known = self._remembered(key, attempt) if ended is None else None
         if known is not None:
-            return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known)
+            return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known, rewriting)
         # Judged before, when the history could not be written: its findings are not lost.
         ruling, rules, judged_as = self._unsettled.get(key) or self._judge(told, attempt)
         attempt = msgspec.structs.replace(attempt, event_id=judged_as[0], time=judged_as[1])
@@ -193,12 +181,12 @@ class Gate:
             reason = f"the session was ended: {ended.reason}"
             ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
         # Every answer but the plain one, an allow that all rules agree to, is in the audit.
-        if ruling.action is not Action.ALLOW or rules or not ruling.judged:
+        if ruling.action is not Action.ALLOW or rules or not ruling.judged or rewriting is not None:
             if key:
                 self._unsettled[key] = (ruling, rules, judged_as)
                 while len(self._unsettled) > _UNSETTLED:
                     del self._unsettled[next(iter(self._unsettled))]
-            ruling = self._carry_out(attempt, key, ruling, rules)
+            ruling = self._carry_out(attempt, key, ruling, rules, rewriting)
             self._unsettled.pop(key, None)
         elif ruling.alerts:
             self.outgoing(ruling.alerts)
@@ -226,7 +214,9 @@ class Gate:
         )
         return ruling, decision.rule_ids, (judged.event_id, judged.time)
 
-    def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...]) -> Ruling:
+    def _carry_out(
+        self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...], rewriting: Rewriting | None
+    ) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
@@ -248,10 +238,11 @@ class Gate:
                     call_key(attempt),
                     to_text(remembered),
                 )
-            audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, rules))
+            record = decision_record(attempt, ruling, rules, rewriting)
+            audit.append(statements, "decision", self._clock(), record)
         return ruling
 
-    def _repeat(self, attempt: ToolCall, key: str, known: _Remembered) -> Ruling:
+    def _repeat(self, attempt: ToolCall, key: str, known: _Remembered, rewriting: Rewriting | None) -> Ruling:
         """Answer an attempt that was answered before."""
         ruling = Ruling(
             action=known.action,
@@ -263,8 +254,9 @@ class Gate:
         )
         if known.action is not Action.PAUSE:
             if known.action is Action.ALLOW:
+                record = decision_record(attempt, ruling, known.rule_ids, rewriting)
                 with self.database.transaction() as statements:
-                    audit.append(statements, "decision", self._clock(), _audited(attempt, ruling, known.rule_ids))
+                    audit.append(statements, "decision", self._clock(), record)
                 # Whoever recorded this yes may have been killed before the rules knew of it.
                 self._publish(attempt, ruling, guard_knows=False)
             return ruling
@@ -279,7 +271,8 @@ class Gate:
             )
             row = (key, call_key(attempt), to_text(settled))
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
-            record = {**_audited(attempt, answered, known.rule_ids), SEAL: seal_of(RULINGS, key, row)}
+            record = decision_record(attempt, answered, known.rule_ids, rewriting)
+            record[SEAL] = seal_of(RULINGS, key, row)
             audit.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)
         return answered
@@ -354,23 +347,3 @@ def _is_derived(event_id: str) -> bool:
 
 def _nowhere(event: Event) -> None:
     """Drop the event."""
-
-
-def _audited(attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...]) -> dict[str, object]:
-    """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments.
-
-    Names that a caller chose may hold secrets, and evidence is shown to others. The session's is what it is found by.
-    """
-    return {
-        "session_id": attempt.session_id,
-        "event_id": mask_id(attempt.event_id),
-        "call_id": mask_id(attempt.call_id),
-        "tool": mask_secrets(attempt.tool),
-        "agent": mask_secrets(attempt.agent),
-        "arguments_digest": digest_of(attempt.args),
-        "action": ruling.action.word,
-        "reason": ruling.reason,
-        "rule_ids": list(rules),
-        "policy_version": ruling.policy_version,
-        "review": ruling.review.id if ruling.review is not None else "",
-    }

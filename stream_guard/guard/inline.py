@@ -13,6 +13,7 @@ from stream_guard.engine import Engine
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event
 from stream_guard.guard.obligations import EndPreview
+from stream_guard.guard.rewriting import Rewriter, Rewritten
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
 from stream_guard.observability.counts import Counts
@@ -75,6 +76,7 @@ class Guard:
         self._ended = EndedSessions(self._store, self.counts)
         self._end_reasons = self._ended.reasons
         self._policy = policy
+        self._rewriter = Rewriter(policy)
         self._lock = Lock()
         # What `with` does, but found once: every check takes the lock.
         self._acquire, self._release = self._lock.acquire, self._lock.release
@@ -125,13 +127,27 @@ class Guard:
             preview = self._preview = self._preview or EndPreview(self._policy)
             return self._store.together([session_id], lambda: preview.open_obligations(self._table, session_id))
 
-    def check(self, attempt: ToolCall) -> Decision:
+    def check(self, attempt: ToolCall, *, may_modify: bool = False) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.
 
         A call that its turn announced was judged with the turn; the decision rests on those findings. An attempt
         that was refused is refused again. Once a session has ended, every attempt in it is refused.
+
+        With ``may_modify`` the answer may be ``modify``: the caller promises to run the tool with ``decision.args``.
         """
-        return self.judge(attempt).decision
+        if not may_modify:
+            return self.judge(attempt).decision
+        changed, rules = self.rewrite(attempt)
+        decision = self.judge(changed).decision
+        if not rules or decision.action is not _ALLOW:
+            return decision
+        return replace(decision, action=Action.MODIFY, args=changed.args, modified_by=rules)
+
+    def rewrite(self, attempt: ToolCall) -> Rewritten:
+        """Return a call as rules with ``then: modify`` let it run, for callers that can run it so."""
+        attempt = read_attempt(attempt)
+        with self._lock:  # an engine runs for one caller at a time
+            return self._rewriter.rewrite(attempt)
 
     def judge(self, attempt: ToolCall) -> JudgedAttempt:
         """Return the decision on an attempt, and the attempt as it was judged."""
@@ -156,10 +172,10 @@ class Guard:
 
         What was decided on open calls counts no longer: asked about again, they are judged anew.
         """
-        decider = Decider(engine.policy, engine)
+        decider, rewriter = Decider(engine.policy, engine), Rewriter(engine.policy)
         with self._lock:
             self._table.use(engine)
-            self._engine, self._decider, self._policy = engine, decider, engine.policy
+            self._engine, self._decider, self._policy, self._rewriter = engine, decider, engine.policy, rewriter
             self._preview = None
             self._listed.clear()
 

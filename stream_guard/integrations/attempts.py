@@ -10,7 +10,8 @@ from uuid import uuid4
 import msgspec
 
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import PROBE, Gate, Ruling
+from stream_guard.guard.gate import PROBE, Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.language.arguments import Arguments, bounded, read_arguments
 from stream_guard.language.tool_schemas import Executor, hand_over
 from stream_guard.model import Action, Json, ToolCall, ToolResult
@@ -53,14 +54,17 @@ class Attempt:
             agent=agent,
         )
 
-    def check(self) -> Ruling:
-        """Return the gate's ruling. A gate that fails blocks. A refused attempt gets its result at once."""
+    def check(self, *, may_modify: bool = False) -> Ruling:
+        """Return the gate's ruling. A gate that fails blocks. A refused attempt gets its result at once.
+
+        ``may_modify``: the framework can run the tool with other arguments.
+        """
         try:
-            ruling = self._gate.check(self._call)
+            ruling = self._gate.check(self._call, may_modify=may_modify)
         except Exception as error:  # of any sort: the tool must not run because the gate failed
             _logger.exception("an attempt was blocked because the gate failed")
             return Ruling(action=Action.BLOCK, reason=f"the gate failed: {error}")
-        if ruling.action is not Action.ALLOW and self._call.tool != PROBE:
+        if ruling.action not in (Action.ALLOW, Action.MODIFY) and self._call.tool != PROBE:
             self.report("blocked")  # also when paused: the framework continues, and a later try is another attempt
         return ruling
 

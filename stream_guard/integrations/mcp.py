@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
@@ -50,8 +51,10 @@ class ToolMiddleware:
             self._schemas.update(await list_schemas(ctx, call_next))
         schema = self._schemas.get(tool)
         attempt = Attempt(self._gate, session, tool, args, str(ctx.request_id), schema=schema, executor="mcp")
-        ruling = await asyncio.to_thread(attempt.check)
-        if ruling.action is not Action.ALLOW:
+        ruling = await asyncio.to_thread(attempt.check, may_modify=True)
+        if ruling.action is Action.MODIFY:
+            ctx = replace(ctx, params={**params, "arguments": ruling.args})
+        elif ruling.action is not Action.ALLOW:
             return CallToolResult(content=[TextContent(text=refusal_text(ruling))], is_error=True)
         try:
             result = await call_next(ctx)

@@ -84,6 +84,10 @@ class Regex:
             match = self._compiled.search(text.encode("utf-8", "replace").decode())
         return None if match is None else str(match.group())
 
+    def replace(self, text: str, other: str) -> str:
+        """Return the text with every piece that matches replaced, as it is written."""
+        return str(self._compiled.sub(lambda _found: other, text.encode("utf-8", "replace").decode()))
+
     def occurs_in(self, text: str) -> bool:
         """Whether a piece of ``text`` matches, as it is written or as a reader sees it; faster than ``search``."""
         if self._occurs_as_written(text):

@@ -162,7 +162,7 @@ class RuleBuilder:
 
     def _can_fire(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
         """Whether the rule can fire at all; each of its keys is valid on its own."""
-        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind)]
+        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind), *_change_flaws(form)]
         self.report.add_flaws(("rules", number), found, rule_id)
         return not found
 
@@ -172,7 +172,8 @@ class RuleBuilder:
         except Exception as error:  # noqa: BLE001 - see _params
             self._kind_failed(("rules", number), kind, error, rule_id)
             return None
-        then = None if form.then is None else Action[form.then.upper()]
+        # A call that cannot be changed, or that the change does not mend, must not run.
+        then = Action.BLOCK if form.then == "modify" else None if form.then is None else Action[form.then.upper()]
         severity = SEVERITIES[form.severity]
         return RuleSpec(
             id=rule_id,
@@ -187,6 +188,7 @@ class RuleBuilder:
             key=tuple(form.key),
             agent=form.agent or "",
             then=then,
+            changes=tuple(change.build() for change in form.modify),
             reason=form.reason,
             shadow=form.mode == "shadow",
             on_error=form.on_error or _on_error(then),
@@ -283,6 +285,17 @@ def _hold_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
         return []
     message = f'{kind.kind} fires once, so it cannot keep firing for a while and would never fire; leave "for" out'
     return [Flaw(("for",), message, Code.NEVER_FIRES)]
+
+
+def _change_flaws(form: RuleForm) -> list[Flaw]:
+    if (form.then == "modify") == bool(form.modify):
+        return []
+    if form.modify:
+        return [
+            Flaw(("modify",), '"modify" says how calls are changed; write then: modify beside it', Code.NEVER_FIRES)
+        ]
+    message = '"then": modify needs "modify", a list of changes such as {path: amount, cap: 100}'
+    return [Flaw(("then",), message, Code.MISSING_KEY)]
 
 
 def _words(events: frozenset[str]) -> str:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from stream_guard.language.conditions import Condition
 from stream_guard.language.durations import Duration, parse_duration
 from stream_guard.language.paths import Path
+from stream_guard.language.patterns import Regex
 from stream_guard.model import Json, Severity
 from stream_guard.policy.agents import ExecutionMode
+from stream_guard.policy.changes import ArgumentChange
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.paths import dead_end
 from stream_guard.policy.spec import ALL_KEY, DEFAULT_IDLE, OnError, OnUnevaluable
@@ -22,6 +33,7 @@ KEY_WORDS: Final = ("session", "agent", "run", "tool", ALL_KEY)
 MAX_REASON: Final = 2000
 MAX_LABEL: Final = 64
 MAX_LABELS: Final = 8
+MAX_CHANGES: Final = 16
 
 SEVERITIES: Final = {
     "info": Severity.INFO,
@@ -155,6 +167,37 @@ class RuleTestForm(FormBase):
     )
 
 
+class ChangeForm(FormBase):
+    """One change of a call's arguments: a path, and one of cap, mask, drop and set."""
+
+    path: str = Field(default="", max_length=MAX_ID, description="where, such as order.amount; none: all arguments")
+    cap: int | float | SkipJsonSchema[None] = Field(default=None, description="the largest number that it may be")
+    mask: Regex | Literal[True] | SkipJsonSchema[None] = Field(
+        default=None, description="what is masked in its texts: a regular expression (RE2); true: all of it"
+    )
+    drop: Literal[True] | SkipJsonSchema[None] = Field(default=None, description="take it out")
+    set: Json = Field(default=None, description="the value that it gets, whatever it was")
+
+    @model_validator(mode="after")
+    def _says_one_thing(self) -> ChangeForm:
+        words = self._words()
+        if len(words) != 1:
+            raise PydanticCustomError("change", "write one of cap, mask, drop and set, beside the path")
+        if not self.path and words != ["mask"]:
+            raise PydanticCustomError("change", "say which argument: path")
+        return self
+
+    def _words(self) -> list[str]:
+        said = [name for name in ("cap", "mask", "drop") if getattr(self, name) is not None]
+        return said + (["set"] if "set" in self.model_fields_set else [])
+
+    def build(self) -> ArgumentChange:
+        """Return the change, ready to be applied."""
+        [word] = self._words()
+        value, pattern = getattr(self, word), self.mask if isinstance(self.mask, Regex) else None
+        return ArgumentChange(self.path, word, value if pattern is None else pattern.pattern, pattern)
+
+
 class RuleForm(FormBase):
     """One rule: a kind with parameters, and what the engine adds to every kind."""
 
@@ -183,8 +226,13 @@ class RuleForm(FormBase):
     severity: SeverityWord = Field(
         default="error", description="how bad a finding is; low, medium and high are read too"
     )
-    then: Literal["allow", "pause", "block", "terminate_session"] | SkipJsonSchema[None] = Field(
+    then: Literal["allow", "modify", "pause", "block", "terminate_session"] | SkipJsonSchema[None] = Field(
         default=None, description="what the inline gate does about an attempt at which the rule fires"
+    )
+    modify: list[ChangeForm] = Field(
+        default=[],
+        max_length=MAX_CHANGES,
+        description="with `then: modify`: how the arguments are changed, one after the other",
     )
     reason: Annotated[str, Field(max_length=MAX_REASON)] = Field(
         default="",

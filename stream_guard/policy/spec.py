@@ -12,6 +12,7 @@ from stream_guard.errors import Place, Problem
 from stream_guard.language.conditions import Condition
 from stream_guard.model import Action, Json, Scope, Severity
 from stream_guard.policy.agents import Agents, PolicyAgent
+from stream_guard.policy.changes import ArgumentChange
 from stream_guard.rule import Rule
 
 SESSION_KEY: Final = ("session",)
@@ -39,6 +40,7 @@ class RuleSpec:
     key: tuple[str, ...] = SESSION_KEY
     agent: str = ""  # the agent that owns it: it applies to that agent and those below; empty: to all
     then: Action | None = None
+    changes: tuple[ArgumentChange, ...] = ()  # with `then: modify`, which is a block where a call cannot be changed
     reason: str = ""
     shadow: bool = False
     on_error: OnError = "open"
@@ -55,6 +57,11 @@ class RuleSpec:
     def kind(self) -> str:
         """The name of the rule's kind."""
         return self.rule.kind
+
+    @property
+    def then_word(self) -> str | None:
+        """What the gate does when the rule fires, as it is written."""
+        return "modify" if self.changes else None if self.then is None else self.then.word
 
     @property
     def stops(self) -> bool:
@@ -121,13 +128,14 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         "scope": rule.scope.stored_word,
         "key": list(rule.key),
         "severity": rule.severity.word,
-        "then": rule.then.word if rule.then is not None else None,
+        "then": rule.then_word,
         "reason": rule.reason,
         "shadow": rule.shadow,
         "on_error": rule.on_error,
         "cooldown": rule.cooldown,
         "for": rule.hold,
         "tags": list(rule.tags),
+        **({"modify": [change.source for change in rule.changes]} if rule.changes else {}),
         **({"agent": rule.agent} if rule.agent else {}),
         **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
         **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),

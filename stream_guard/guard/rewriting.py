@@ -1,0 +1,58 @@
+"""Rewriting: a call that a rule with ``then: modify`` objects to becomes the call that the rule lets run.
+
+It comes before judging. What is judged, counted, remembered and recorded is the call as it will run, so that a replay
+of what was recorded finds what the gate found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from msgspec.structs import replace as replace_event
+
+from stream_guard.engine import Engine
+from stream_guard.engine.objections import HIT
+from stream_guard.language.equality import json_equal
+from stream_guard.model import ToolCall
+from stream_guard.observability.counts import Counts
+from stream_guard.policy.changes import change_all
+from stream_guard.policy.spec import Policy
+from stream_guard.sessions.table import SessionTable
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+
+class Rewritten(NamedTuple):
+    """A call as it may run, and the rules that made it so; none: it is the call that came."""
+
+    attempt: ToolCall
+    rules: tuple[str, ...] = ()
+
+
+class Rewriter:
+    """Rewrites calls under one policy. It remembers nothing.
+
+    A rule is asked about the call by itself, in a session that has just begun. What a rule has against a call because
+    of what came before no rewriting mends: judged afterwards, the rule blocks it.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._rules = tuple(spec for spec in policy.rules if spec.changes and not spec.shadow)
+        self._limits = SessionLimits()
+        self._engine = Engine(replace(policy, rules=self._rules), Counts(), mode="inline") if self._rules else None
+
+    def rewrite(self, attempt: ToolCall) -> Rewritten:
+        """Return the call with the changes of every rule that objects to it."""
+        if self._engine is None or not isinstance(attempt.args, dict) or attempt.contested:
+            return Rewritten(attempt)
+        table = SessionTable(self._engine, MemoryStore(), Counts(), self._limits, shared_clock=False)
+        counted = table.feed_now(attempt, [])
+        objections = counted.opened.objections if counted is not None else None
+        hits = sorted({one.rule for one in objections or () if one.cause == HIT})
+        rules = [self._rules[number] for number in hits]
+        args = change_all(attempt.args, [change for rule in rules for change in rule.changes])
+        if json_equal(args, attempt.args):
+            return Rewritten(attempt)
+        changed = replace_event(attempt, args=args, handed=None)
+        return Rewritten(changed, tuple(rule.id for rule in rules))
