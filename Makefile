@@ -153,7 +153,7 @@ broker-stop: setup-dev ## stop that broker and remove its data
 lock: ## resolve the dependencies and write the locks; `make lock UPGRADE=--upgrade` takes newer versions
 	@test -x .cache/lock/bin/uv || { "$(PYTHON)" -m venv .cache/lock && .cache/lock/bin/pip install --quiet uv; }
 	$(COMPILE) --extra dev --extra kafka --extra analysis --extra serve --extra postgres \
-		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
+		--extra openai-agents --extra langchain --extra claude-agent --extra mcp --extra mcp-proxy --extra grpc --extra otlp --extra archives --extra sinks --extra apprise --output-file requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra serve --constraints requirements.lock --output-file deploy/run.lock pyproject.toml -
 	$(COMPILE) --extra kafka --extra analysis --extra serve --extra postgres --extra sinks --extra apprise --constraints requirements.lock --output-file deploy/requirements.lock pyproject.toml
 	echo hatchling | $(COMPILE) --extra analysis --constraints requirements.lock --output-file deploy/action.lock pyproject.toml -

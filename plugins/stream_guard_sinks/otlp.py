@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self
 
-from stream_guard import Alert, Json, Sink, SinkError
+from stream_guard import Alert, Json, Sink, SinkError, span_place
 from stream_guard_sinks.http import HttpReceiver
 from stream_guard_sinks.messages import epoch, evidence_of, link_of, to_json
 
@@ -54,7 +54,7 @@ class OtlpSink(Sink):
         self._receiver.close()
 
     def _record(self, alert: Alert) -> dict[str, Json]:
-        now = self._clock()
+        now, place = self._clock(), span_place(alert.labels)
         attributes: dict[str, str] = {
             "stream_guard.alert.id": alert.alert_id,
             "stream_guard.rule.id": alert.rule_id,
@@ -65,6 +65,7 @@ class OtlpSink(Sink):
             "stream_guard.evidence": evidence_of(alert) if alert.evidence else "",
             "stream_guard.suppressed": str(alert.suppressed or ""),
             "session.id": alert.session_id,
+            "gen_ai.conversation.id": alert.session_id,
             "gen_ai.agent.name": alert.agent,
             "url.full": link_of(alert, self._settings),
         }
@@ -77,6 +78,7 @@ class OtlpSink(Sink):
             "eventName": "stream_guard.alert",
             "body": {"stringValue": alert.detail},
             "attributes": _attributes(attributes),
+            **({"traceId": place.trace_id, "spanId": place.span_id} if place is not None else {}),
         }
 
 

@@ -75,6 +75,10 @@ TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS sg_bypasses_expires ON sg_bypasses (expires)",
     """CREATE TABLE IF NOT EXISTS sg_policies (
         number BIGINT PRIMARY KEY, version TEXT NOT NULL, since DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
+    # Of clients that speak ACS.
+    "CREATE TABLE IF NOT EXISTS sg_acs_sessions (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS sg_acs_requests (request TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS sg_acs_requests_seen ON sg_acs_requests (seen)",
 )
 
 

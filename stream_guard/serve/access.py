@@ -25,6 +25,8 @@ from stream_guard.settings import ApiSettings
 
 _SHORTEST: Final = 16  # characters; a shorter token can be guessed
 _STATE: Final = "stream_guard_identity"
+_OPEN: Final = "/healthz"
+SIGNED: Final = "/acs"  # what is asked there proves by a signature who asks
 _UNSEPARATED: Final = (
     "roles are not separated: {} may check, approve and solve under any name; "
     "set api.tokens_file to know who asks and who answers"
@@ -149,7 +151,10 @@ class LocalDoor:
 
 
 class Access:
-    """Puts the identity of the caller into the request, or refuses it; ``/healthz`` is open to all."""
+    """Puts the identity of the caller into the request, or refuses it.
+
+    ``/healthz`` is open to all, and what is signed is let through to whoever checks the signature.
+    """
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -157,11 +162,14 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or 403, or pass the request on."""
-        if scope["type"] != "http" or scope["path"] == "/healthz":
+        if scope["type"] != "http" or scope["path"] in (_OPEN, SIGNED):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        found = self._door.identify(headers.get(b"authorization", b""), headers.get(b"host", b""))
+        # Gateways pass the caller's own credentials on, so that theirs need a header of their own.
+        token = headers.get(b"x-stream-guard-token")
+        shown = b"Bearer " + token if token else headers.get(b"authorization", b"")
+        found = self._door.identify(shown, headers.get(b"host", b""))
         if isinstance(found, Identity):
             scope[_STATE] = found
             await self._app(scope, receive, send)

@@ -20,6 +20,7 @@ from stream_guard.settings import ApiSettings
 _RETRY: Final = {"Retry-After": "1"}
 _CLOSE: Final = {"Connection": "close"}  # the rest of the body is not waited for
 _LANES: Final = {"/v1/check": "checks", "/v1/events": "events"}
+_GATEWAYS: Final = ("/v1/ext_authz", "/v1/docker_mcp/", "/acs")  # they ask about calls, too
 OTHERS: Final = "others"
 REFUSALS: Final = ("busy", "slow")
 
@@ -46,7 +47,7 @@ class Admission:
         if scope["type"] != "http" or scope["path"] == "/healthz":
             await self._app(scope, receive, send)
             return
-        lane = self._lanes[_LANES.get(scope["path"], OTHERS)]
+        lane = self._lanes[_lane_of(scope["path"])]
         if lane.requests >= self._settings.max_in_flight:
             self._refused["busy"] += 1
             await JSONResponse({"error": _BUSY}, 503, headers=_RETRY | _CLOSE)(scope, receive, send)
@@ -61,6 +62,10 @@ class Admission:
 
 
 _BUSY: Final = "too many requests at once; try again"
+
+
+def _lane_of(path: str) -> str:
+    return "checks" if path.startswith(_GATEWAYS) else _LANES.get(path, OTHERS)
 
 
 class _WatchedBody:

@@ -20,29 +20,36 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from stream_guard.errors import StoreError
-from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Alert, Event, Json
+from stream_guard.language.traceparent import LABEL
+from stream_guard.model import Action, Alert, Event, Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
+from stream_guard.serve.acs.guardian import Guardian, read_secret
 from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import (
     AnswerBody,
     Approval,
     RequestRefused,
     read_json,
+    take_flag,
     to_attempt,
     to_ending,
     to_event,
     to_form,
     to_items,
+    with_trace,
 )
+from stream_guard.serve.gateways import Gateways
 from stream_guard.serve.hook_answers import HOOK_QUERY, HeldCounts, answer_hook, read_options, to_object, to_process
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.serve.stamping import stamp
+from stream_guard.serve.this_gate import Ask
 
 _REVIEWS = frozenset(("open", "approved", "rejected", "expired", "used", "void", "acknowledged"))
 _INCIDENTS = frozenset(("unresolved", "solved"))
@@ -52,6 +59,9 @@ _MOST = 1000
 def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> Starlette:
     """Return the application; without a door only requests to this machine's own names are answered."""
     routes = Routes(service, decoder)
+    gateways = Gateways(routes.asked_by, service.settings)
+    secret = read_secret(service.settings.acs_secret_file)
+    guardian = Guardian(routes.asked_by, service.settings, service.gate.database, secret)
     door = door or LocalDoor()
     description = describe(token=not isinstance(door, LocalDoor), roles=isinstance(door, TokenDoor))
 
@@ -64,6 +74,8 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
             Route("/v1/events", routes.events, methods=["POST"]),
             Route("/v1/obligations", routes.obligations, methods=["POST"]),
             Route("/v1/hooks/{agent}", routes.hook, methods=["POST"]),
+            *gateways.routes(),
+            *(guardian.routes() if secret else ()),
             Route("/v1/reviews", routes.reviews),
             Route("/v1/reviews/{id}", routes.review),
             Route("/v1/reviews/{id}/approve", routes.approve, methods=["POST"]),
@@ -97,7 +109,8 @@ class Routes:
     @requires("agent")
     async def check(self, request: Request) -> Response:
         """Decide on a tool call."""
-        return _json(await self._check(await self._body(request), identity_of(request)))
+        body = with_trace(await self._body(request), request.headers.get(LABEL))
+        return _json(await self._check(body, identity_of(request)))
 
     @requires("agent")
     async def events(self, request: Request) -> Response:
@@ -113,21 +126,28 @@ class Routes:
     async def hook(self, request: Request) -> Response:
         """Answer a hook of a coding agent, in that agent's own words."""
         who = identity_of(request)
-        ways = {"/v1/check": self._check, "/v1/events": self._tell, "/v1/obligations": self._owed}
-
-        async def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
-            return await ways[path](body, who)
-
         body, options = await self._body(request, HOOK_QUERY), read_options(request.query_params)
-        answer = await answer_hook(request.path_params["agent"], body, ask, options, self._held[who.tenant])
+        ask, agent = self.asked_by(who), request.path_params["agent"]
+        answer = await answer_hook(agent, body, ask, options, self._held[who.tenant])
         if not options.process:
             return _json(to_object(answer))
         text, headers = to_process(answer)
         return Response(text, headers=headers, media_type="text/plain")
 
+    def asked_by(self, who: Identity) -> Ask:
+        """Return the way to ask in the words of the API, without HTTP, as a caller who is known."""
+        ways = {"/v1/check": self._check, "/v1/events": self._tell, "/v1/obligations": self._owed}
+
+        async def ask(path: str, body: dict[str, Any]) -> dict[str, Any]:
+            return await ways[path](body, who)
+
+        return ask
+
     async def _check(self, data: Json, who: Identity) -> dict[str, Any]:
+        data, may_modify = take_flag(data, "may_modify")
+        data, may_defer = take_flag(data, "may_defer")
         attempt = stamp(to_attempt(data, self._decoder), who, self._gate.policy.agents)
-        ruling, judged = await self._service.check(attempt)
+        ruling, judged = await self._service.check(attempt, may_modify=may_modify, may_defer=may_defer)
         return show_ruling(ruling, judged=judged)
 
     async def _tell(self, data: Json, who: Identity) -> dict[str, Any]:
@@ -249,6 +269,7 @@ def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:
         "rules": ruling.rules,
         "alerts": ruling.alerts,
         "review": ruling.review,
+        **({"args": ruling.args, "modified_by": ruling.modified_by} if ruling.action is Action.MODIFY else {}),
     }
 
 

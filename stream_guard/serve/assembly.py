@@ -16,6 +16,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
+from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.gate import Gate
@@ -27,15 +28,19 @@ from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import is_postgres, open_database
 from stream_guard.http.protocol import ConnectionLimits
 from stream_guard.http.server import listen, make_config
+from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import Decoder
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
+from stream_guard.serve.decision_events import DecisionEvents
 from stream_guard.serve.following import PolicyFollower
+from stream_guard.serve.own_gate import OwnGate
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.settings import ApiSettings
@@ -87,26 +92,11 @@ def open_server(
     door = open_door(settings.api)
     if settings.api.tokens_file is not None:
         policy = replace(policy, by_tenant=True)  # tokens say whose events they are
-    database = open_database(settings.history.url, settings.history.read_key())
-    opened.callback(database.close)
-    policies.note(database, policy.version, to_native(policy), time.time())
     keeper = _open_keeper(assembly) if page else None
-    counts, registry = Counts(), CollectorRegistry()
-    delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
-    clock = ReceiverClock(settings.sessions.max_future_skew)
-    store, guard_clock = _open_state(checkpoint, assembly, clock)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
-    if store is not None:
-        opened.callback(guard.commit)
-    reviews = Reviews(database, settings.reviews, clock=clock)
-    emit = None if keeper is None else keeper.keep_one
-    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit, clock=clock)
-    metrics = Metrics(counts, registry)
-    metrics.use_rules(policy.rules)
-    service = Service(gate, settings.api, registry=registry, delivery=delivery)
-    service.adopted = lambda changed: metrics.use_rules(changed.rules)
-    GateMetrics(service)
-    opened.callback(service.close)
+    counts = Counts()
+    service = open_service(
+        policy, assembly, counts, alerts, checkpoint=checkpoint, emit=None if keeper is None else keeper.keep_one
+    )
     if following is not None:
         counts.policy_reloads = following.results
         # Over a connection of its own: the gate does not wait while a new policy is noted.
@@ -117,8 +107,55 @@ def open_server(
     listening, url = open_socket(settings.api)
     opened.callback(listening.close)
     decoder = assembly.make_decoder("native", tenants=False)  # tokens say whose events they are
-    app = make_app(service, decoder, door)
+    if settings.api.grpc_port is not None:
+        _open_grpc(assembly, service, decoder, door)
+    app, gate = make_app(service, decoder, door), service.gate
     return Ready(app, listening, url, settings.api, door.warning, door, lambda: gate.policy, counts, keeper)
+
+
+def _open_grpc(assembly: Assembly, service: Service, decoder: Decoder, door: Door) -> None:
+    """Answer gateways that ask over gRPC, too."""
+    try:
+        from stream_guard.serve.grpc_gateways import GrpcGateways  # noqa: PLC0415  (an extra)
+    except ModuleNotFoundError as error:
+        raise SettingsError(f"api.grpc_port needs {error.name}; install it with: {install_line('grpc')}") from None
+    api = assembly.settings.api
+    assembly.opened.callback(GrpcGateways(OwnGate(service, decoder), door, api, api.grpc_port or 0).close)
+
+
+def open_service(
+    policy: Policy,
+    assembly: Assembly,
+    counts: Counts,
+    alerts: Sequence[str] = (),
+    *,
+    checkpoint: str | None = None,
+    emit: Callable[[Event], None] | None = None,
+) -> Service:
+    """Open a gate with its history and what it remembers; ``assembly`` closes it."""
+    settings, opened, registry = assembly.settings, assembly.opened, CollectorRegistry()
+    database = open_database(settings.history.url, settings.history.read_key())
+    opened.callback(database.close)
+    policies.note(database, policy.version, to_native(policy), time.time())
+    delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
+    clock = ReceiverClock(settings.sessions.max_future_skew)
+    store, guard_clock = _open_state(checkpoint, assembly, clock)
+    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
+    if store is not None:
+        opened.callback(guard.commit)
+    reviews = Reviews(database, settings.reviews, clock=clock)
+    gate = Gate(policy, database, guard=guard, reviews=reviews, emit=emit, clock=clock)
+    metrics = Metrics(counts, registry)
+    metrics.use_rules(policy.rules)
+    service = Service(gate, settings.api, registry=registry, delivery=delivery)
+    service.adopted = lambda changed: metrics.use_rules(changed.rules)
+    GateMetrics(service)
+    if settings.api.decisions_to:
+        events = DecisionEvents(settings.api.decisions_to)
+        opened.callback(events.close)
+        service.decided = events.add
+    opened.callback(service.close)
+    return service
 
 
 def _open_state(

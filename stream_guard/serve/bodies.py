@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from stream_guard.decoding.long_names import check_names
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
+from stream_guard.language.traceparent import trace_labels
 from stream_guard.model import Event, Json, SessionEnd, ToolCall
 from stream_guard.ports import Decoder, Record
 
@@ -47,6 +48,15 @@ async def read_json(request: Request, most: int) -> Json:
     # A defence too: a browser sends this type to another site only after a preflight request.
     if media != "application/json":
         raise RequestRefused(415, "send application/json")
+    body = await read_body(request, most)
+    try:
+        return parse_json(body)
+    except (ValueError, RecursionError) as error:
+        raise RequestRefused(400, f"not JSON that can be used: {error}") from None
+
+
+async def read_body(request: Request, most: int) -> bytes:
+    """Return the body as it is; RequestRefused when it is too large."""
     body = bytearray()
     try:
         async for chunk in request.stream():
@@ -56,10 +66,22 @@ async def read_json(request: Request, most: int) -> Json:
                 raise RequestRefused(413, text, {"Connection": "close"})
     except ClientDisconnect:  # nobody hears it; but whoever hangs up must not fill the log with errors of the server
         raise RequestRefused(400, "the body ends too early") from None
-    try:
-        return parse_json(bytes(body))
-    except (ValueError, RecursionError) as error:
-        raise RequestRefused(400, f"not JSON that can be used: {error}") from None
+    return bytes(body)
+
+
+def take_flag(data: Json, name: str) -> tuple[Json, bool]:
+    """Return a body without a flag, and the flag; false where it is left out, RequestRefused where it is none."""
+    if not isinstance(data, dict) or name not in data:
+        return data, False
+    if not isinstance(data[name], bool):
+        raise RequestRefused(422, f"{name} is true or false")
+    return {key: value for key, value in data.items() if key != name}, data[name]
+
+
+def with_trace(data: Json, header: str | None) -> Json:
+    """Return a body whose event has the trace context of its request, unless its labels name another."""
+    found, labels = trace_labels(header), data.get("labels", {}) if isinstance(data, dict) else None
+    return {**data, "labels": {**found, **labels}} if found and isinstance(labels, dict) else data
 
 
 def to_attempt(data: Json, decoder: Decoder) -> ToolCall:

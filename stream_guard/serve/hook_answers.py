@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-import msgspec
 
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.client import MARK, GateError
@@ -19,8 +17,7 @@ from stream_guard.agent_hooks.question import HookAnswer
 from stream_guard.model import Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.serve.bodies import RequestRefused
-
-Ask = Callable[[str, dict[str, Any]], Coroutine[Any, Any, dict[str, Any]]]
+from stream_guard.serve.this_gate import Ask, ThisGate
 
 HOOK_QUERY: Final = ("pause_as", "event", "agent", "process")
 _MOST_SESSIONS: Final = 10_000
@@ -67,22 +64,6 @@ class HeldCounts:
         return before
 
 
-class _ThisGate:
-    """The gate as hooks ask it, from a thread beside the loop that answers."""
-
-    def __init__(self, ask: Ask, loop: asyncio.AbstractEventLoop) -> None:
-        self._ask, self._loop = ask, loop
-
-    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request, as a caller would read it."""
-        try:
-            said = asyncio.run_coroutine_threadsafe(self._ask(path, body), self._loop).result()
-        except RequestRefused as refusal:
-            raise GateError(str(refusal), refusal.status) from None
-        plain: dict[str, Any] = msgspec.to_builtins(said)
-        return plain
-
-
 async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, counts: HeldCounts) -> HookAnswer:
     """Return what the agent is told. A process is refused what this gate cannot judge: it knows what its user chose."""
     if agent not in AGENTS:
@@ -90,7 +71,7 @@ async def answer_hook(agent: str, data: Json, ask: Ask, options: HookOptions, co
     if not isinstance(data, dict):
         raise RequestRefused(422, f"send the object that {agent} gives its hooks")
     dialect, asked = question_of(data, agent, options.event, options.process)
-    gate = _ThisGate(ask, asyncio.get_running_loop())
+    gate = ThisGate(ask, asyncio.get_running_loop())
     asking = Asking(gate, dialect, pause_as=options.pause_as, agent=options.agent, counts=counts)
     if not options.process:
         return await asyncio.to_thread(asking.answer, asked)

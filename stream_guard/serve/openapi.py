@@ -91,8 +91,10 @@ def _schemas() -> JsonObject:
     events = [event.__name__ for event in get_args(Event)]
     for name in events:
         _tidy(schemas[name])
-    attempt = {**schemas["ToolCall"], "required": ["session_id", "tool"]}
-    schemas["Attempt"] = attempt
+    modify = {"type": "boolean", "description": "the caller can run the tool with other arguments: modify is an answer"}
+    defer = {"type": "boolean", "description": "the caller can wait and ask again: defer is an answer"}
+    properties = {**schemas["ToolCall"]["properties"], "may_modify": modify, "may_defer": defer}
+    schemas["Attempt"] = {**schemas["ToolCall"], "properties": properties, "required": ["session_id", "tool"]}
     schemas["Ending"] = {**schemas["SessionEnd"], "required": ["session_id"]}
     schemas["Obligations"] = _object(obligations=_list(_ref("Alert")), policy_version={"type": "string"})
     number = {"type": "integer", "minimum": 0}
@@ -120,6 +122,11 @@ def _schemas() -> JsonObject:
         alerts=_list(_ref("Alert")),
         review={"anyOf": [_ref("Review"), {"type": "null"}]},
     )
+    schemas["Ruling"]["properties"] |= {
+        "action": {"enum": [*_ACTION["enum"], "modify", "defer"]},
+        "args": {"type": "object", "description": "of modify: the arguments that the tool is to run with"},
+        "modified_by": names,
+    }
     schemas["IncidentWithTimeline"] = _object(incident=_ref("Incident"), timeline=_list(_ref("Entry")))
     schemas["Error"] = _object(error={"type": "string"})
     return schemas

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from prometheus_client.registry import Collector
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.engine import Engine
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.model import Action, Alert, ToolCall
 from stream_guard.policy.spec import Policy
 from stream_guard.redaction import mask_id
@@ -55,6 +57,7 @@ class Service:
         self._delivery = delivery
         gate.outgoing = self.alert
         self._stopping: tuple[StoppingRules, ...] = (StoppingRules(gate.policy),)
+        self.decided: Callable[..., None] = _unheard  # called with an attempt, its ruling, and whether it was judged
         self.adopted: Callable[[Policy], None] = _nothing  # called with a policy before it judges its first attempt
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
@@ -64,14 +67,27 @@ class Service:
             "stream_guard_gate_seconds", "Time from question to answer", buckets=_SECONDS, registry=self.registry
         )
 
-    async def check(self, attempt: ToolCall) -> tuple[Ruling, bool]:
+    async def check(
+        self, attempt: ToolCall, *, may_modify: bool = False, may_defer: bool = False
+    ) -> tuple[Ruling, bool]:
+        """Return the ruling, and whether it was judged, and have others told of it.
+
+        ``may_defer``: the caller can ask again, so that what would be blocked for want of judgement is deferred.
+        """
+        ruling, judged = await self._check(attempt, may_modify=may_modify)
+        if may_defer and not judged and ruling.action is Action.BLOCK:
+            ruling = replace(ruling, action=Action.DEFER)
+        self.decided(attempt, ruling, judged=judged)
+        return ruling, judged
+
+    async def _check(self, attempt: ToolCall, *, may_modify: bool) -> tuple[Ruling, bool]:
         """Return the ruling, and whether it was judged; without judgement, ``on_error`` decides.
 
         A refusal counts even when it comes late. An allow that comes late is none: whether it was in time must not
         depend on a race.
         """
         began, budget = time.monotonic(), self.settings.budget
-        work = self.run(self.gate.check, attempt)
+        work = self.run(partial(self.gate.check, attempt, may_modify=may_modify))
         try:
             # Shielded: the attempt counts, even if the caller does not wait for the answer any more.
             ruling = await asyncio.wait_for(asyncio.shield(work), budget)
@@ -82,7 +98,7 @@ class Service:
             return self._unjudged(attempt, str(error)), False
         finally:
             self._seconds.observe(time.monotonic() - began)
-        if ruling.action is Action.ALLOW and time.monotonic() - began > budget:
+        if ruling.action in (Action.ALLOW, Action.MODIFY) and time.monotonic() - began > budget:
             return self._unjudged(attempt, f"no answer within {budget:g} seconds"), False
         return ruling, True
 
@@ -172,6 +188,10 @@ class Service:
         )
         self._alert_of_failure([alert])
         return replace(allow, alerts=(alert,))
+
+
+def _unheard(_attempt: ToolCall, _ruling: Ruling, *, judged: bool) -> None:
+    """Do nothing: decisions are sent nowhere."""
 
 
 def _nothing(policy: Policy) -> None:

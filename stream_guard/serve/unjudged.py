@@ -8,7 +8,8 @@ from threading import Event, Lock
 from typing import Final
 
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.model import ToolCall
 
 _logger = logging.getLogger(__name__)

@@ -168,6 +168,19 @@ class ApiSettings(Section):
         default=256, gt=0, description="checks at once, and so many events requests, and others; more get 503"
     )
     max_in_flight_bytes: int = Field(default=64 * 2**20, gt=0, description="bytes of those requests together")
+    grpc_port: int | None = Field(
+        default=None, ge=0, le=65535, description="port for gateways that ask over gRPC; it needs the extra grpc"
+    )
+    decisions_to: str = Field(
+        default="", description="a collector, http://HOST:4318, that gets each decision as an OpenTelemetry log event"
+    )
+    acs_secret_file: Path | None = Field(
+        default=None, description="a file with the secret that clients of the Agent Control Standard sign with"
+    )
+    session_by: str = Field(
+        default="meta,mcp-session,trace,principal,connection",
+        description="what names a session for gateways that pass MCP on, in order: these, or header:NAME",
+    )
 
     def read_token(self) -> str:
         """Return the token, empty when there is none; SettingsError when its file cannot be used."""

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.history.audit import records, verify
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.model import Action, ToolCall

@@ -16,7 +16,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.errors import StoreError
-from stream_guard.guard.gate import Gate, Ruling
+from stream_guard.guard.gate import Gate
+from stream_guard.guard.rulings import Ruling
 from stream_guard.history.opening import open_database
 from stream_guard.model import Action
 from stream_guard.policy.load import load_policy
