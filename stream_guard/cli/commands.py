@@ -65,6 +65,12 @@ COMMANDS: Final = (
         "convert",
     ),
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),
+    _core(
+        "mcp-proxy",
+        "Stand between an MCP client and its server: calls, results and lists of tools pass a gate first.",
+        "mcp_proxy",
+        "mcp_proxy",
+    ),
     Command(
         name="hook",
         help="Hooks for coding agents: each asks a running gate.",

@@ -12,6 +12,7 @@ import pytest
 from stream_guard.guard.gate import Gate
 from stream_guard.history.opening import open_database
 from stream_guard.model import Action
+from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import rule_spec
@@ -85,6 +86,41 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
     world.gate.database.close()
     [(text, failed)] = ask(world, "read")
     assert ("the gate failed" in text, failed, world.ran) == (True, True, [])
+
+
+def test_a_changed_call_runs_with_the_arguments_that_were_judged(tmp_path: Path) -> None:
+    pytest.importorskip("mcp")
+    policy = """
+rules:
+  - id: cap
+    kind: no_call
+    params: {tool: read}
+    when: {path: tool.args.amount, op: ">", value: 5}
+    then: modify
+    modify: [{path: amount, cap: 5}]
+"""
+    database = open_database(str(tmp_path / "history.db"))
+    gate = Gate(load_policy(policy, build_registry()), database)
+    got: list[int] = []
+
+    async def work() -> bool:
+        from mcp import Client
+        from mcp.server.mcpserver import MCPServer
+
+        from stream_guard.integrations.mcp import ToolMiddleware
+
+        def read(amount: int) -> str:
+            got.append(amount)
+            return "done"
+
+        server = MCPServer("shop", middleware=[ToolMiddleware(gate, "s1")])
+        server.add_tool(read, name="read", description="read")
+        async with Client(server) as client:
+            return bool((await client.call_tool("read", {"amount": 20})).is_error)
+
+    failed = asyncio.run(work())
+    database.close()
+    assert (got, failed) == ([5], False)
 
 
 def test_the_middleware_blocks_a_probe(world: World) -> None:

@@ -1,0 +1,155 @@
+"""The proxy over streamable HTTP: one address, behind which is the server's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from stream_guard.mcp_proxy.event_stream import EventStream
+from stream_guard.mcp_wire.messages import error, write_message
+from stream_guard.mcp_wire.relay import Passed, Relay
+from stream_guard.serve.access import is_loopback
+from stream_guard.serve.admission import Admission
+from stream_guard.serve.bodies import RequestRefused, read_body
+from stream_guard.settings import ApiSettings
+
+PATH: Final = "/mcp"
+# Of one connection, not of the message; and what the client of httpx sets itself.
+_NOT_PASSED: Final = frozenset(
+    (
+        *(
+            "host",
+            "content-length",
+            "connection",
+            "keep-alive",
+            "te",
+            "trailer",
+            "transfer-encoding",
+            "upgrade",
+            "expect",
+        ),
+        *("accept-encoding", "proxy-authorization", "proxy-authenticate", "origin", "cookie", "x-stream-guard-token"),
+    )
+)
+_SHOWN: Final = ("mcp-session-id", "mcp-protocol-version", "www-authenticate", "retry-after", "cache-control", "allow")
+_JSON: Final = "application/json"
+_STREAM: Final = "text/event-stream"
+
+
+class HttpRelay:
+    """Answers a client in place of its server."""
+
+    def __init__(self, upstream: str, relay: Relay, client: httpx.AsyncClient, most: int) -> None:
+        self._upstream, self._relay, self._client, self._most = upstream, relay, client, most
+
+    async def answer(self, request: Request) -> Response:
+        """Pass a request on, or refuse it."""
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        _check_origin(headers)
+        # Ids of requests are unique in a session of the protocol. Where it has none, in one request over HTTP.
+        session = headers.get("mcp-session-id", "")
+        scope = f"session:{session}" if session else uuid4().hex
+        if request.method != "POST":
+            return await self._ask_server(request, headers, scope, Passed())
+        body = await read_body(request, self._most)
+        passed = await asyncio.to_thread(self._relay.from_client, body, scope, headers)
+        if passed.forward:
+            return await self._ask_server(request, headers, scope, passed)
+        return _json(passed.answer, 400 if passed.is_bad else 200)
+
+    async def _ask_server(self, request: Request, headers: Mapping[str, str], scope: str, passed: Passed) -> Response:
+        sent = {name: value for name, value in headers.items() if name not in _NOT_PASSED}
+        sent["accept-encoding"] = "identity"
+        asked = self._client.build_request(request.method, self._upstream, headers=sent, content=passed.forward or None)
+        try:
+            answer = await self._client.send(asked, stream=True)
+        except httpx.HTTPError as failure:
+            await self._give_up(scope, passed, "the server cannot be reached")
+            return _json(write_message(error(None, f"the server cannot be reached: {type(failure).__name__}")), 502)
+        shown = {name: answer.headers[name] for name in _SHOWN if name in answer.headers}
+        media = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media == _STREAM:
+            stream = self._judged_stream(answer, scope, passed)
+            left = BackgroundTask(answer.aclose)
+            return StreamingResponse(stream, answer.status_code, shown, media_type=_STREAM, background=left)
+        try:
+            return await self._judged_body(answer, media, shown, scope)
+        finally:
+            await answer.aclose()
+            await self._give_up(scope, passed, f"the server answered with {answer.status_code}")
+
+    async def _judged_body(self, answer: httpx.Response, media: str, shown: dict[str, str], scope: str) -> Response:
+        content = bytearray()
+        try:
+            async for part in answer.aiter_bytes():
+                content += part
+                if len(content) > self._most:
+                    text = f"the server's answer has more than {self._most} bytes"
+                    return _json(write_message(error(None, text)), 502)
+        except httpx.HTTPError as failure:
+            return _json(write_message(error(None, f"the server's answer broke off: {type(failure).__name__}")), 502)
+        is_message = content and media == _JSON
+        judged = await asyncio.to_thread(self._relay.from_server, bytes(content), scope) if is_message else b""
+        # What is no answer to the request is not shown: its status says enough.
+        return _json(judged, answer.status_code, shown) if judged else Response(b"", answer.status_code, shown)
+
+    async def _judged_stream(self, answer: httpx.Response, scope: str, passed: Passed) -> AsyncIterator[bytes]:
+        stream = EventStream()
+        try:
+            async for part in answer.aiter_bytes():
+                for event in stream.feed(part):
+                    shown = b""
+                    if event.data:
+                        shown = await asyncio.to_thread(self._relay.from_server, event.data, scope)
+                    if shown or event.fields:
+                        yield event.written(shown)
+                if stream.size > self._most:
+                    return
+        except httpx.HTTPError:
+            return  # the client sees that the stream ends, and may take it up again
+        finally:
+            await answer.aclose()
+            if not scope.startswith("session:"):
+                await self._give_up(scope, passed, "the server's answer broke off")
+
+    async def _give_up(self, scope: str, passed: Passed, why: str) -> None:
+        """Tell the gate that a request will not be answered, unless it was. In a session, others wait meanwhile."""
+        if passed.id is not None:
+            await asyncio.to_thread(self._relay.give_up, scope, why, passed.id)
+
+
+def make_proxy(relay: HttpRelay, settings: ApiSettings) -> Starlette:
+    """Return the application of a proxy, with the limits of the API."""
+    return Starlette(
+        routes=[Route(PATH, relay.answer, methods=["POST", "GET", "DELETE"])],
+        middleware=[Middleware(Admission, settings=settings, refused=Counter[str]())],
+        exception_handlers={RequestRefused: _refuse},
+    )
+
+
+def _refuse(_request: Request, refusal: Exception) -> Response:
+    status, headers = getattr(refusal, "status", 400), getattr(refusal, "headers", None)
+    return _json(write_message(error(None, str(refusal))), status, headers)
+
+
+def _check_origin(headers: Mapping[str, str]) -> None:
+    """Refuse what a page in a local browser may send: the proxy is for programs on this machine."""
+    for name, place in (("host", f"//{headers.get('host', '')}"), ("origin", headers.get("origin", ""))):
+        if place and not is_loopback(urlsplit(place).hostname or ""):
+            raise RequestRefused(403, f"the {name} of the request is not this machine; ask for 127.0.0.1 or localhost")
+
+
+def _json(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(body, status, dict(headers or {}), _JSON)
