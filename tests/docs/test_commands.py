@@ -55,6 +55,8 @@ def flaw(words: list[str]) -> str:
     given, words = 0, list(rest)
     while words:
         name, has_value, _ = words.pop(0).partition("=")
+        if name == "--":  # what follows is another program's
+            break
         if not name.startswith("-") or name == "-":
             given += 1
         elif name not in takes_value and name not in HELP:
