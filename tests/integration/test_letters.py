@@ -88,10 +88,11 @@ def test_letters_come_back_after_the_format_was_mended_and_are_judged_once(clust
     assert f"{2 * SESSIONS} letters stay: they went back before" in command(tmp_path, *redrive).stderr
     command(tmp_path, *redrive, "--again")  # as a crash before the record of it would
     # What was told late counts for the next call.
-    following = [
-        {"kind": "tool_call", "session_id": f"s{number}", "tool": "fetch", "time": 1002.0} for number in range(SESSIONS)
-    ]
-    cluster.fill(events, [Row(json.dumps(call).encode(), call["session_id"].encode()) for call in following])
+    following = {
+        name: {"kind": "tool_call", "session_id": name, "tool": "fetch", "time": 1002.0}
+        for name in (f"s{number}" for number in range(SESSIONS))
+    }
+    cluster.fill(events, [Row(json.dumps(call).encode(), name.encode()) for name, call in following.items()])
     said = command(tmp_path, *run, "--no-follow", "--from-format", "auto").stderr
     alerts = [json.loads(line) for line in (tmp_path / "alerts.jsonl").read_bytes().splitlines()]
     found = sorted((alert["rule_id"], alert["session_id"]) for alert in alerts)
