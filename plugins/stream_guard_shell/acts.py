@@ -37,6 +37,13 @@ _FILE_VERBS: Final = {
     **dict.fromkeys(("delete_file", "remove_file", "delete"), "delete"),
 }  # fmt: skip
 _MOST_WORDS: Final = 6  # of the longest of them
+# Names of others that speak of a file: the first of these words says what becomes of it.
+_FILE_WORDS: Final = {
+    **dict.fromkeys(("read", "view", "open", "cat", "load", "get", "show"), "read"),
+    **dict.fromkeys(("write", "create", "save", "put", "overwrite"), "create"),
+    **dict.fromkeys(("edit", "update", "modify", "patch", "append", "replace", "insert"), "edit"),
+    **dict.fromkeys(("delete", "remove"), "delete"),
+}
 _PATCH: Final = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/]+|/root")
 _WORK: Final = 100_000
@@ -133,9 +140,13 @@ def _file_verb(tool: str, args: Mapping[str, Any]) -> tuple[str, str] | None:
     if isinstance(command, str) and command in _EDITOR_COMMANDS:
         return _FILE_VERBS.get(command, "edit"), path
     words = sg.tool_words(tool)[-_MOST_WORDS:]
-    names = ("_".join(words[start:]) for start in range(len(words)))
-    verb = next((_FILE_VERBS[name] for name in names if name in _FILE_VERBS), None)
-    return (verb, path) if verb is not None else None
+    for said in (words, words[:-1] if words[-1:] == ["tool"] else []):  # EditTool is Edit
+        names = ("_".join(said[start:]) for start in range(len(said)))
+        verb = next((_FILE_VERBS[name] for name in names if name in _FILE_VERBS), None)
+        if verb is not None:
+            return verb, path
+    verb = next((_FILE_WORDS[word] for word in words if word in _FILE_WORDS), None)
+    return (verb, path) if verb is not None and not {"file", "files"}.isdisjoint(words) else None
 
 
 def _recorder_at(at: SessionPlace) -> tuple[Recorder, Shell]:
