@@ -8,7 +8,6 @@ from typing import Final
 import re2
 
 from stream_guard import Json
-from stream_guard_compliance.compiling.calls import SHELLS
 from stream_guard_compliance.compiling.context import (
     UNKNOWN_ACTION,
     CompileContext,
@@ -18,6 +17,7 @@ from stream_guard_compliance.compiling.context import (
     names_of,
     one,
 )
+from stream_guard_compliance.compiling.file_changes import SHELLS
 from stream_guard_compliance.reading.catalogue import words_of
 from stream_guard_compliance.reading.composed.actions import verb_of
 from stream_guard_compliance.reading.values import Reading
@@ -96,9 +96,12 @@ def _filled(reading: Reading, context: CompileContext) -> CompiledReading:
 
 
 def _absent(reading: Reading, context: CompileContext) -> CompiledReading:
-    """An argument that is not given, or is empty."""
-    gate: Json = {"path": f"tool.args.{reading.items[0]}", "op": "not_in", "value": ["", None, [], False]}
-    return _no_call(_tools(reading, context), gate, certain=bool(reading.first))
+    """Arguments that are not given, or are empty."""
+    gates: list[Json] = [
+        {"path": f"tool.args.{name}", "op": "not_in", "value": ["", None, [], False]} for name in reading.items
+    ]
+    when: Json = gates[0] if len(gates) == 1 else {"any_of": gates}
+    return _no_call(_tools(reading, context), when, certain=bool(reading.first))
 
 
 def _given(reading: Reading, context: CompileContext) -> CompiledReading:
@@ -150,6 +153,17 @@ def _has(reading: Reading, context: CompileContext) -> CompiledReading:
     return _no_call(_tools(reading, context), when, certain=bool(reading.first and reading.described))
 
 
+def _origin(reading: Reading, context: CompileContext) -> CompiledReading:
+    """An argument whose value comes from the results of other tools, or from the user."""
+    sources = names_of(reading.second, context)
+    allowed: Form = {"tools": list[Json](sources)} if sources else {"user": True}
+    tools = list[Json](_tools(reading, context))
+    rules: list[Form] = [
+        {"kind": "arg_provenance", "params": {"tool": tools, "path": name, "allow": allowed}} for name in reading.items
+    ]
+    return CompiledReading(tuple(rules), certain=False)
+
+
 SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] = {
     "argument": argument,
     "value": _value,
@@ -161,4 +175,5 @@ SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] =
     "literal": _literal,
     "words": _words,
     "has": _has,
+    "origin": _origin,
 }

@@ -10,7 +10,6 @@ import re2
 
 from stream_guard import Json
 from stream_guard_compliance.compiling import argument_values
-from stream_guard_compliance.compiling.calls import over, writing_tools
 from stream_guard_compliance.compiling.context import (
     UNKNOWN_ACTION,
     CompileContext,
@@ -19,17 +18,14 @@ from stream_guard_compliance.compiling.context import (
     names_of,
     one,
 )
+from stream_guard_compliance.compiling.described_tools import over
+from stream_guard_compliance.compiling.file_changes import writing_tools
+from stream_guard_compliance.compiling.gates import PATHS
 from stream_guard_compliance.compiling.patterns import any_of
 from stream_guard_compliance.reading.commands import is_command, pattern_of
 from stream_guard_compliance.reading.symbols import SHELL
 from stream_guard_compliance.reading.values import Reading
 
-# What tools call the argument that names a file or a folder.
-_PATHS: Final = (
-    *("path", "file_path", "filePath", "filepath", "absolute_path", "file", "filename", "file_name", "target_file"),
-    *("directory", "dir", "dir_path", "folder", "cwd", "working_directory"),
-    *("files.0.path", "files.0", "paths.0", "file_paths.0", "edits.0.path", "edits.0.file_path"),
-)
 _ABSOLUTE: Final = r"^(?:/|~|[A-Za-z]:[\\/])"
 _RELATIVE: Final = r"^(?:\.{1,2}(?:[/\\]|$)|[^/\\~$%{}<>:|]+$|[^/\\~$%{}<>:|]+[/\\][^:]*$)"
 
@@ -54,7 +50,7 @@ def forbid_arg(reading: Reading, context: CompileContext) -> CompiledReading:
 def _paths(reading: Reading, context: CompileContext) -> CompiledReading:
     """No path of the wrong sort, under any of the names that tools have for such an argument."""
     pattern = _ABSOLUTE if reading.items == ("absolute",) else _RELATIVE
-    wrong: list[Json] = [{"path": f"tool.args.{name}", "op": "matches", "value": pattern} for name in _PATHS]
+    wrong: list[Json] = [{"path": f"tool.args.{name}", "op": "matches", "value": pattern} for name in PATHS]
     tools = names_of(reading.first, context) or ["*"]
     rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": {"any_of": wrong}}
     return CompiledReading((rule,), certain=False)
@@ -71,7 +67,7 @@ def _folder(reading: Reading, context: CompileContext) -> CompiledReading:
                 {"not": {"path": f"tool.args.{name}", "op": "matches", "value": inside}},
             ]
         }
-        for name in _PATHS
+        for name in PATHS
     ]
     if not tools:
         return CompiledReading(why=UNKNOWN_ACTION)

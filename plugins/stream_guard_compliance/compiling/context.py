@@ -12,6 +12,7 @@ from stream_guard_compliance.reading.catalogue import Catalogue
 Form = dict[str, Json]
 
 UNKNOWN_ACTION: Final = "it describes an action, and no known tool is called like it"
+MOST_FOLLOWING: Final = 64  # turns in which what has to follow may come
 _USABLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 

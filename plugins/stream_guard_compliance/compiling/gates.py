@@ -14,6 +14,7 @@ from stream_guard import Json
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
 from stream_guard_compliance.compiling.patterns import label_of, literal
 from stream_guard_compliance.reading.actions import stem
+from stream_guard_compliance.reading.text_forms import FILE_SORTS
 from stream_guard_compliance.reading.values import Circumstance
 
 _YES: Final = r"^\W*(?:yes|yep|yeah|sure|ok(?:ay)?|go ahead|please do|do it|proceed|confirm(?:ed)?|approved?)\b"
@@ -62,6 +63,25 @@ def in_case(compiled: CompiledReading, case: Circumstance, context: CompileConte
     pattern = _LINK if case.sort == "link" else "|".join(literal(item) for item in case.items)
     said: Json = {"path": "user.text", "op": "matches", "value": f"(?i){pattern}"}
     return replace(compiled, rules=tuple(_in_part(_with(form, "when", said)) for form in compiled.rules))
+
+
+# What tools call the argument that names a file or a folder.
+PATHS: Final = (
+    *("path", "file_path", "filePath", "filepath", "absolute_path", "file", "filename", "file_name", "target_file"),
+    *("directory", "dir", "dir_path", "folder", "cwd", "working_directory"),
+    *("files.0.path", "files.0", "paths.0", "file_paths.0", "edits.0.path", "edits.0.file_path"),
+)
+
+
+def about_files(compiled: CompiledReading, files: tuple[str, ...]) -> CompiledReading:
+    """Return the rules for calls that name a file of some sorts alone."""
+    if any(form["kind"] not in _GATED for form in compiled.rules):
+        return CompiledReading(why="no rule of its sort can be held to some files")
+    endings = "|".join(FILE_SORTS.get(sort) or str(re2.escape(sort.lstrip("*."))) for sort in files)
+    named: list[Json] = [
+        {"path": f"tool.args.{name}", "op": "matches", "value": rf"(?i)\.(?:{endings})$"} for name in PATHS
+    ]
+    return replace(compiled, rules=tuple(_with(form, "when", {"any_of": named}) for form in compiled.rules))
 
 
 def _in_part(form: Form) -> Form:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from stream_guard_compliance.compiling import arguments, calls, texts
+from stream_guard_compliance.compiling import arguments, calls, limits, orders, texts
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, params_of
-from stream_guard_compliance.compiling.gates import in_case, unless_asked
+from stream_guard_compliance.compiling.gates import about_files, in_case, unless_asked
 from stream_guard_compliance.reading.values import Reading
 
 _MAX_PARAM: Final = 30_000  # characters of one parameter, well under what a policy takes
@@ -23,6 +23,7 @@ def compile_reading(reading: Reading, context: CompileContext) -> CompiledReadin
     if reading.kind in {"forbid_output", "forbid_arg"} and not reading.shape and any(map(_says_nothing, reading.items)):
         return CompiledReading(why="a text of less than two letters or digits would be found everywhere")
     compiled = _COMPILERS[reading.kind](reading, context)
+    compiled = about_files(compiled, reading.files) if reading.files else compiled
     if any(len(str(value)) > _MAX_PARAM for form in compiled.rules for value in params_of(form).values()):
         return CompiledReading(why="it lists more than a rule can hold")
     return replace(compiled, certain=False) if reading.proposed or reading.guess else compiled
@@ -47,8 +48,8 @@ _COMPILERS: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]
     "forbid_output": texts.forbid_output,
     "require_output": texts.require_output,
     "require_tool": calls.require_tool,
-    "limit": calls.limit,
-    "order": calls.order,
-    "confirm_before": calls.confirm_before,
+    "limit": limits.limit,
+    "order": orders.order,
+    "confirm_before": orders.confirm_before,
     "conditional": arguments.over_amount,
 }

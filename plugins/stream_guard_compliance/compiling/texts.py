@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard import Json
-from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
+from stream_guard_compliance.compiling.context import (
+    MOST_FOLLOWING,
+    CompileContext,
+    CompiledReading,
+    Form,
+    names_of,
+)
 from stream_guard_compliance.compiling.patterns import GREETING, any_of, label_of, literal, placed
 from stream_guard_compliance.reading.text_forms import PATTERNS
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
@@ -73,7 +79,7 @@ def require_output(reading: Reading, context: CompileContext) -> CompiledReading
         return _forms(reading, context)
     if reading.shape == "say_first":
         return _said_first(reading, context)
-    if reading.shape == "say_after":
+    if reading.shape in {"say_after", "answered"}:
         return _said_after(reading, context)
     if reading.shape in {"say_before", "not_empty"}:
         op = "in" if reading.shape == "say_before" else "not_in"
@@ -107,8 +113,12 @@ def _said_after(reading: Reading, context: CompileContext) -> CompiledReading:
     """Return the rule that the response behind a call says a text; said with the call, it is said too."""
     tools = names_of(reading.first, context)
     rules: list[Form] = []
+    called: Form = {"any_of": [{"path": "response.content", "op": "contains", "value": tool} for tool in tools]}
+    if reading.shape == "answered":  # any words will do, in one of the next responses
+        must: Form = {"kind": "text_includes", "text": " "}
+        params: Form = {"trigger": [called], "must": must, "within_turns": MOST_FOLLOWING}
+        return CompiledReading(({"kind": "must_followup", "params": params},), certain=False)
     for text in reading.items:
-        called = {"any_of": [{"path": "response.content", "op": "contains", "value": tool} for tool in tools]}
         silent = {"not": {"path": "response.content", "op": "contains", "value": text}}
         must = {"kind": "text_includes", "text": text}
         rules.append({"kind": "must_followup", "params": {"trigger": [called, silent], "must": must}})
