@@ -140,23 +140,8 @@ def calls(fit: Fit) -> Reading | None:
     return Reading("limit", (f"calls<={_most(fit) - _is_strict(fit)}",), window=_windowed(fit))
 
 
-def tool_times(fit: Fit) -> Reading | None:
-    """No more calls of these tools than this."""
-    if _most(fit) < 0:
-        return None
-    tools = fit.tools() or fit.tools("more")
-    most = _most(fit) - _is_strict(fit)
-    return Reading("limit", tuple(f"{tool}<={most}" for tool in tools), window=_windowed(fit))
-
-
 def _windowed(fit: Fit) -> bool:
     return any(token.symbol == "WINDOW" for token in fit.tokens)
-
-
-def parallel(fit: Fit) -> Reading | None:
-    """No more calls at the same time than this."""
-    n = fit.number() if fit.of("n") else 1
-    return Reading("limit", (f"parallel<={n}",)) if n > 0 else None
 
 
 def per_turn(fit: Fit) -> Reading | None:
@@ -198,12 +183,6 @@ def repeat(fit: Fit) -> Reading | None:
     if not calls or not repeats or verb not in _CALL_VERBS or words & _FAILED or fit.of("n"):
         return None
     return Reading("limit", fit.tools("object"), shape="repeat")
-
-
-def questions(fit: Fit) -> Reading | None:
-    """No more questions in one response."""
-    n = fit.number() if fit.of("n") else 1
-    return Reading("limit", (f"questions<={n}",)) if n > 0 else None
 
 
 def not_after(fit: Fit) -> Reading | None:
@@ -249,16 +228,6 @@ def retries(fit: Fit) -> Reading | None:
     if _most(fit) < 0:
         return None
     return Reading("limit", (f"retries<={_most(fit)}",))
-
-
-def described_actions(fit: Fit) -> Reading | None:
-    """An action that is described in words has a limit; compiling decides which tools it means."""
-    if _most(fit) < 0 or any(not token.low[:1].isalnum() for token in fit.of("n")):
-        return None  # an amount of money is no number of calls
-    if fit.number() < _FEW and not any(token.symbol == "SESSION" for token in fit.tokens):
-        return None
-    words = tuple(token.low for part in ("deed", "object") for token in fit.of(part))
-    return Reading("limit", (), described=words, over=float(_most(fit)))
 
 
 def failures(fit: Fit) -> Reading | None:

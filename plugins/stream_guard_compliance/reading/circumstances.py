@@ -30,6 +30,25 @@ def split_case(statement: Sequence[Token]) -> tuple[Circumstance | None, list[To
     return _case(statement[:comma]), list(statement[comma + 1 :])
 
 
+def said_case(statement: Sequence[Token], said: Sequence[str]) -> tuple[Circumstance | None, list[Token]]:
+    """Return the case that the user says a text which stands in the clause before the comma, and the rest."""
+    comma = next((number for number, token in enumerate(statement) if token.text == ","), 0)
+    clause = statement[:comma]
+    texts = " ".join(token.low for token in clause)
+    if not clause or clause[0].symbol != "IF" or not any(token.symbol == "PERSON" for token in clause):
+        return None, list(statement)
+    spoken = {word for text in said for word in text.lower().split()}
+    left = {word for token in clause[1:] if token.symbol not in {"SEP", "PERSON"} for word in token.low.split()}
+    speaks = bool(left & _SAYING)
+    plain = all(f" {text.lower()} " in f" {texts} " for text in said) and left - spoken <= _SAYS | _SAYING
+    return (Circumstance("said", tuple(said)) if plain and speaks else None), list(statement[comma + 1 :])
+
+
+_SAYING: Final = word_set(
+    "says say said mentions mention writes types asks requests threatens reports for about to with"
+)
+
+
 def _case(clause: Sequence[Token]) -> Circumstance | None:
     first, rest = clause[0], clause[1:]
     quotes = tuple(token.text for token in rest if token.symbol == "QUOTE")

@@ -8,7 +8,7 @@ from typing import Final
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.circumstances import split_case
 from stream_guard_compliance.reading.composed.reader import compose
-from stream_guard_compliance.reading.exemptions import split_request, words_of_deed
+from stream_guard_compliance.reading.exemptions import split_request, turned_request, words_of_deed
 from stream_guard_compliance.reading.grammar import parse
 from stream_guard_compliance.reading.statements import bare, without_purposes
 from stream_guard_compliance.reading.tokens import Token
@@ -43,7 +43,7 @@ def _parsed(statement: Sequence[Token]) -> Reading | None:
 
 
 def _unless_asked(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:
-    head, named = split_request(statement)
+    head, named = split_request(turned_request(statement))
     inner = _parsed(head) or _composed(head, catalogue) if named is not None else None
     if inner is None or named is None or inner.kind not in {*_FORBIDS, "limit"}:
         return None

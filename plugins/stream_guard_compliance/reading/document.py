@@ -6,6 +6,7 @@ times: the time is linear in the length of the prompt.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +16,8 @@ from stream_guard_compliance.reading.lines import Passage, passages_of
 from stream_guard_compliance.reading.verbs import BOTH, VERBS
 from stream_guard_compliance.reading.word_lists import word_set
 
-_STOP: Final = re.compile(r"""[.!?]{1,20}["'\u201d\u2019)\]*`_]{0,6}""")
+_STOP: Final = re.compile(r"""[.!?]{1,20}["'\u201d\u2019)\]*`_]{0,6}|</[A-Za-z][\w.-]{0,60}>""")
+_TAGS: Final = re.compile(r"<([A-Za-z][\w.-]{0,60})>")
 _ABBREVIATIONS: Final = word_set("e.g i.e eg ie etc vs mr mrs ms dr approx incl no st fig cf resp al ex")
 # Words that begin a sentence: a stop glued to one of them ends the sentence before it.
 _STARTERS: Final = word_set(
@@ -71,7 +73,8 @@ def split(prompt: str) -> list[Sentence]:
     sentences: list[Sentence] = []
     above = _Above()
     path: list[tuple[int, str]] = []  # the headings that are open, with their levels
-    for block in passages_of(prompt):
+    blocks = list(passages_of(prompt))
+    for block, following in itertools.zip_longest(blocks, blocks[1:]):
         if block.sort == "code":
             text = prompt[block.content : block.end].strip()
             sentences.append(Sentence(text, block.content, block.end, above.heading, is_code=True))
@@ -88,7 +91,15 @@ def split(prompt: str) -> list[Sentence]:
             sentences += _of_row(prompt, block, above)
         else:
             sentences += _of_block(prompt, block, above)
+            text = clean(prompt[block.content : block.end])
+            listed = following is not None and following.sort == "item" and following.start == block.end
+            if block.sort == "text" and listed and len(text.split()) <= _SHORT_LEAD and text.lower().endswith(_CARRIES):
+                above.lead, above.lead_indent = f"{text}:", block.indent  # a colon is often left out
     return sentences
+
+
+_SHORT_LEAD: Final = 3  # words
+_CARRIES: Final = ("must", "must not", "never", "always", "do not", "don't", "shall", "shall not")
 
 
 _NAME: Final = re.compile(r"[*_`]{0,3}([A-Za-z][\w.-]{1,80})(?:\(\))?[*_`]{0,3}")
@@ -139,7 +150,7 @@ def _of_block(prompt: str, block: Passage, above: _Above) -> list[Sentence]:
                     is_item,
                     is_example=block.is_example,
                     describes=tool.group(1) if tool else "",
-                    block=block.start,
+                    block=start if prompt[start:end].lstrip().startswith("<") else block.start,
                     outer=above.outer,
                 )
             )
@@ -188,9 +199,16 @@ def _sentence_spans(prompt: str, start: int, end: int) -> Iterator[tuple[int, in
         if after < begin:
             continue
         glued = after < end and not prompt[after].isspace()
+        if stop.group()[0] == "<":  # <rule>a sentence</rule>
+            if _tag_before(prompt, begin, end) == stop.group()[2:-1]:
+                yield begin, after
+                begin = after
+            continue
         if glued and not _is_glued(prompt, stop.start(), after, end):
             continue
         if _is_abbreviation(prompt, begin, stop.start()) or _in_parenthesis(prompt, begin, stop.start()):
+            continue
+        if _in_quotes(prompt, begin, stop, end) or _tag_before(prompt, begin, end):
             continue
         yield begin, after
         begin = after
@@ -216,6 +234,27 @@ def _is_abbreviation(prompt: str, begin: int, stop: int) -> bool:
     return plain in _ABBREVIATIONS or (len(plain) == 1 and plain.isalpha() and plain not in "aix")
 
 
+def _tag_before(prompt: str, begin: int, end: int) -> str:
+    """Return the tag that a sentence begins with and that is closed behind it in the same block, or nothing."""
+    while begin < end and prompt[begin].isspace():
+        begin += 1
+    tag = _TAGS.match(prompt, begin, end)
+    return tag.group(1) if tag and prompt.find(f"</{tag.group(1)}>", begin, min(end, begin + _LONG_TAG)) > 0 else ""
+
+
+_LONG_TAG: Final = 600  # characters
+
+
+def _in_quotes(prompt: str, begin: int, stop: re.Match[str], end: int) -> bool:
+    """Whether a stop stands inside quotation marks that are closed soon: a text of two sentences is one text."""
+    stretch = prompt[max(begin, stop.start() - 200) : stop.start()]
+    rest = prompt[stop.start() : min(end, stop.start() + 200)].split("\n", 1)[0]
+    if stretch.count('"') % 2 == 1:
+        return '"' in rest[2:]
+    opened = re.search(r"""(?:^|[\s(])'(?=[A-Z])[^'\n]*$""", stretch)
+    return opened is not None and re.search(r"""'(?:[\s.,;)]|$)""", rest[2:]) is not None
+
+
 def _in_parenthesis(prompt: str, begin: int, stop: int) -> bool:
     """Whether a bracket opened in the last stretch of the sentence is still open."""
     stretch = prompt[max(begin, stop - 200) : stop]
@@ -224,4 +263,7 @@ def _in_parenthesis(prompt: str, begin: int, stop: int) -> bool:
 
 def clean(text: str) -> str:
     """Return the text in one line and without the marks of emphasis around words."""
-    return " ".join(_MARKED.sub(r"\1", text.replace("**", "")).split())
+    plain = " ".join(_MARKED.sub(r"\1", text.replace("**", "")).split())
+    tag = _TAGS.match(plain)
+    closed = f"</{tag.group(1)}>" if tag else ""
+    return plain[tag.end() : -len(closed)].strip() if tag and plain.endswith(closed) else plain

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from stream_guard_compliance.reading.actions import stem
@@ -43,6 +44,19 @@ def split_request(tokens: Sequence[Token]) -> tuple[list[Token], tuple[str, ...]
     return list(tokens), None
 
 
+def turned_request(tokens: Sequence[Token]) -> list[Token]:
+    """Return "only use X if the user asks" as "never use X unless the user asks"; anything else as it is."""
+    at = next((number for number, token in enumerate(tokens) if token.symbol == "IF" and token.low in _IF), None)
+    only = next((number for number, token in enumerate(tokens[:2]) if token.symbol == "ONLY"), None)
+    if at is None or only is None or at < only:
+        return list(tokens)
+    head = [*tokens[:only], replace(tokens[only], symbol="BAN", text="never"), *tokens[only + 1 : at]]
+    return [*head, replace(tokens[at], symbol="UNLESS", text="unless"), *tokens[at + 1 :]]
+
+
+_IF: Final = frozenset(("if", "when"))
+
+
 def _asked_for(tail: Sequence[Token], head: Sequence[Token]) -> tuple[str, ...] | None:
     """Return what somebody asks for beside the deed itself, a word or two; None where nobody asks."""
     words = [word for token in tail for word in token.low.split() if token.symbol not in {"SEP", "CUT"}]
@@ -51,7 +65,9 @@ def _asked_for(tail: Sequence[Token], head: Sequence[Token]) -> tuple[str, ...] 
         return None
     named = [word for word in words if word not in _ASKS and word not in _AROUND and stem(word) not in stems]
     if len(named) > _MOST_NAMED or any(
-        token.symbol not in {"W", "ASK", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"} for token in tail
+        token.symbol not in {"W", "ASK", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"}
+        and token.low not in _AROUND
+        for token in tail
     ):
         return None
     wordy = any(stem(word) in {"detail", "explan", "length", "longer"} for word in named)

@@ -36,6 +36,8 @@ class ReadSentence:
 
     sentence: Sentence
     reading: Reading
+    tokens: Sequence[Token] = ()
+    narrowed: bool = False  # what stands before or above it may narrow it
 
 
 def catalogue_of(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterable[str] = ()) -> Catalogue:
@@ -55,7 +57,7 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
     modes = modes_of(prompt)
     depends = -1  # the block in which a sentence began with a condition: what follows there may hang on it
     for sentence in join_lists(split(prompt)):
-        tokens = without_mode(tokenize(sentence.text, catalogue, before), modes)
+        tokens = without_mode(_only_then(tokenize(sentence.text, catalogue, before), before), modes)
         if tokens and tokens[0].low in _EXCEPTIONS and not _stands_alone(sentence, tokens):
             _bind_last(read, sentence)
         narrowed = (depends == sentence.block and not _holds_always(sentence, tokens)) or bool(
@@ -63,7 +65,8 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
         )
         narrowed = narrowed or is_turned(sentence, modes)
         read += [
-            ReadSentence(sentence, reading) for reading in read_sentence(sentence, tokens, catalogue, narrowed=narrowed)
+            ReadSentence(sentence, reading, tokens, narrowed)
+            for reading in read_sentence(sentence, tokens, catalogue, narrowed=narrowed)
         ]
         if tokens and opens_leading(tokens) and tokens[0].symbol in {"IF", "UNLESS", "ONCE"}:
             depends = sentence.block
@@ -73,6 +76,15 @@ def read_prompt(prompt: str, tools: Iterable[ToolDeclaration] = (), seen: Iterab
         elif catalogue.knows(sentence.describes):
             before = Antecedent((catalogue.means(sentence.describes),), is_topic=True)
     return read
+
+
+def _only_then(tokens: list[Token], before: Antecedent) -> list[Token]:
+    """Return "Only then may you do it" as an order: what the sentence before was about comes first."""
+    if [token.low for token in tokens[:2]] != ["only", "then"] or len(before.tools) != 1:
+        return tokens
+    rest = [token for token in tokens[2:] if token.symbol not in {"MAY", "YOU"}]
+    called = Token("TOOL", before.tools[0], 0, 0)
+    return [Token("DUTY", "must", 0, 0), Token("CALL", "call", 0, 0), called, Token("BEFORE", "before", 0, 0), *rest]
 
 
 def read_sentence(
@@ -170,7 +182,8 @@ def _stands_alone(sentence: Sentence, tokens: Sequence[Token]) -> bool:
 
 def _bind_last(read: list[ReadSentence], sentence: Sentence) -> None:
     """Make the rule before an exception depend on it: "Never call X. However, ..."."""
-    if read and read[-1].reading.concrete:
-        last = read[-1]
-        bound = replace(last.reading, kind="conditional", concrete=False, details=(sentence.text,), why=_NEXT)
-        read[-1] = ReadSentence(last.sentence, bound)
+    if not read:
+        return
+    last = read[-1].reading
+    bound = replace(last, kind="conditional", concrete=False, details=(sentence.text,), why=_NEXT)
+    read[-1] = replace(read[-1], reading=bound if last.concrete else last, narrowed=True)

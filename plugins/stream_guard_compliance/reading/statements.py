@@ -29,6 +29,8 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
         begins = allows or (joins and not only_leads and _is_new_order(tokens[number + 1 : number + 4]))
         if depth == 0 and token.text == ":" and _are_tools(tokens[number + 1 :]):
             continue  # "only these tools: search, read"
+        if depth == 0 and token.text == ":" and [one.symbol for one in tokens[number + 1 : number + 2]] in _BOUNDS:
+            continue  # "be concise: fewer than 6 lines"
         if depth == 0 and (token.symbol == "CUT" or begins):
             statements.append([])
             following = [one for one in tokens[number + 1 : number + 4] if one.symbol != "SEP"]
@@ -38,6 +40,9 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
             statements[-1].append(token)
             only_leads = only_leads and number + 1 < leads
     return [statement for statement in statements if any(token.symbol for token in statement)] or [list(tokens)]
+
+
+_BOUNDS: Final = (["ATMOST"], ["FEWER"])
 
 
 def _are_tools(tokens: Sequence[Token]) -> bool:
@@ -66,7 +71,7 @@ def _is_new_order(following: Sequence[Token]) -> bool:
         return lows[0] not in {"avoid", "not to"}
     if symbols[:1] == ["DUTY"] and lows[0] in {"must", "should", "always"}:
         return True
-    if lows[:1] == ["so"] and len(lows) > 1 and (lows[1] in VERBS or lows[1] == "please"):
+    if lows[:1] == ["so"] and len(lows) > 1 and (lows[1].split()[0] in VERBS or lows[1] == "please"):
         return True
     return symbols[:2] in (["YOU", "DUTY"], ["YOU", "BAN"], ["SEP", "BAN"], ["SEP", "IF"])
 

@@ -27,7 +27,12 @@ _PHRASES: Final[dict[str, str]] = {
     "end user | end users | user's | customer's | customers' | users' | caller | person | them explicitly | "
     "patient | patients | patient's | guest | guests | guest's | traveler | travelers | traveller | passenger | "
     "passengers | student | students | student's | member | members | subscriber | subscribers | visitor | visitors | "
-    "shopper | shoppers | buyer | buyers | employee | employees | requester | callers | caller's | client's",
+    "shopper | shoppers | buyer | buyers | employee | employees | requester | callers | caller's | client's | "
+    "policyholder | policyholders | policyholder's | resident | residents | resident's | recruiter | recruiters | "
+    "recruiter's | pupil | pupils | pupil's | candidate | candidates | candidate's | applicant | applicants | "
+    "applicant's | tenant | tenants | tenant's | driver | drivers | driver's | learner | learners | seller | sellers | "
+    "host | hosts | player | players | citizen | citizens | borrower | borrower's | donor | parent | parents | "
+    "guest's | member's | traveler's | passenger's | visitor's | employee's | requester's",
     "SUPERIOR": "manager | supervisor | admin | administrator | team lead | security team | legal | second person | "
     "managers | supervisors | manager's | supervisor's",
     # modality
@@ -97,7 +102,7 @@ _PHRASES: Final[dict[str, str]] = {
     "RUN": "run | runs | running | execute | executes | executing | executed | issue the command | "
     "run the command | execute the command | run commands like | run commands such as",
     "CALLN": "call to | calls to | use of | invocation of | invocations of | calls of | calls",
-    "SKIP": "skip | skipping | omit | omitting | bypass",
+    "SKIP": "skip | skipping | omit | omitting | bypass | leave out | leaving out",
     "SAY": "output | display | print | say | saying | repeat | include | including | includes | discuss | "
     "show | showing | quote | tell | telling | provide | recommend | promise | promising | write | writing | "
     "add | adding | promote | endorse | state | use the phrase | use the word | use the words | "
@@ -146,7 +151,7 @@ _PHRASES: Final[dict[str, str]] = {
     "at the same time as | in the same step as | in the same turn as | in the same response as "
     "| in the same message as",
     "SAME": "same | exact same | identical | very same",
-    "AGAIN": "again | repeatedly | over and over | a second time",
+    "AGAIN": "again | repeatedly | over and over | a second time | again and again",
     "FIRSTACT": "first action | first tool call",
     "LITWORD": "character | symbol | sign | operator | variable | flag | flags | option | options | "
     "parameter | parameters | argument | arguments | notation",
@@ -187,7 +192,8 @@ _PHRASES: Final[dict[str, str]] = {
     "DEED": "sql | commands | operations | actions | changes | queries | statements | command | action | operation",
     "FORBIDDEN": "forbidden | prohibited | banned | off limits | off-limits | disallowed | not allowed | "
     "not permitted | strictly forbidden | strictly prohibited | never allowed | never permitted | "
-    "never to be used | never to be called | disabled | turned off | switched off | not available | unavailable | "
+    "never to be used | never to be called | taboo | a taboo | a no-go | "
+    "disabled | turned off | switched off | not available | unavailable | "
     "out of bounds | not to be used | not to be called",
     "NEED": "require | requires | need | needs | required | is required for | are required for",
     "SUCCEEDED": "succeeded | has succeeded | was called | has been called | is called | was called first | "
@@ -209,11 +215,12 @@ _PHRASES: Final[dict[str, str]] = {
     "in each conversation | in every conversation | in any conversation",
     "TURN": "per turn | per message | per response | per reply | per step | per request | in a single turn | "
     "in one turn | in the same turn | in a single response | in one response | in the same response | "
-    "each time | per question | per user message | in a turn | per answer | in the same message | "
+    "each time | every time | per question | per user message | in a turn | per answer | in the same message | "
     "in a single message | per query | per iteration | per round | at each step | in each response | "
     "in every response | in the same step | per command list | per action list | in one message | in a single step | "
     "in one step | in each message | in each turn | each turn | per assistant message | in any single response",
-    "ATONCE": "at a time | at once | at the same time | in parallel | simultaneously | concurrently",
+    "ATONCE": "at a time | at once | at the same time | in parallel | simultaneously | concurrently | go together | "
+    "called together | used together",
     "PARALLEL": "parallel | concurrent | simultaneous",
     "MULTIPLE": "multiple | several | many | two or more | additional",
     "WINDOW": "per minute | per hour | per day | per second | per week | a day | an hour | every minute | every hour",

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 _FORMS: Final[dict[str, tuple[str, str]]] = {
-    "code": ("code | code blocks | code block | code snippets | code snippet | code fences | source code", r"```"),
+    "code": (
+        (
+            "code | code blocks | code block | code snippets | code snippet | code fences | source code | "
+            "markdown code fences | markdown code blocks | markdown fences"
+        ),
+        r"```",
+    ),
     "emoji": (
         "emoji | emojis | emoticons | emoji characters",
         r"[\x{1F300}-\x{1FAFF}\x{1F1E6}-\x{1F1FF}\x{2705}\x{274C}\x{2728}\x{2764}\x{2B50}\x{26A0}]",
@@ -38,3 +44,12 @@ PHRASES: Final = " | ".join(NAMES)
 SAYS_CODE: Final = frozenset(
     ("output", "outputs", "outputting", "print", "show", "display", "return", "reply", "respond", "answer")
 )
+# Sorts of files that prompts speak of, and the endings of their names.
+FILE_SORTS: Final = {
+    "image": "png|jpe?g|gif|webp|bmp|tiff?|svg",
+    "notebook": "ipynb",
+    "markdown": "md|markdown",
+    "documentation": "md|markdown|rst",
+    "pdf": "pdf",
+    "video": "mp4|mov|webm|mkv|avi",
+}

@@ -170,40 +170,6 @@ def paths(fit: Fit) -> Reading | None:
     return Reading("forbid_arg", ("absolute" if sort == "ABSPATH" else "relative",), first=tools, shape="path")
 
 
-def argument(fit: Fit) -> Reading | None:
-    """An argument must not be larger than a number, or must have a value."""
-    name = next(token.text for token in fit.of("arg") if token.symbol in {"CODE", "ARGNAME"})
-    if not name.replace("_", "").isalnum() or not name[:1].isalpha():
-        return None
-    if fit.of("least"):
-        return Reading("forbid_arg", (name,), least=fit.amount(), shape="argument")
-    if fit.of("n"):
-        most = fit.amount() - any(token.symbol == "FEWER" for token in fit.tokens)
-        return Reading("forbid_arg", (name,), over=most, shape="argument")
-    value = fit.of("value")[0]
-    if value.symbol == "W" and value.low not in {"true", "false"}:
-        return None
-    return Reading("forbid_arg", (f"{name}={value.text}",), shape="argument")
-
-
-def forbid_names(fit: Fit) -> Reading | None:
-    """A response must not name these."""
-    if any(token.symbol == "SAY" and token.low in _WRITES for token in fit.tokens):
-        return None
-    names: list[str] = []
-    joined = True
-    for token in fit.of("names"):
-        if token.symbol != "NAME":
-            joined = True
-            continue
-        if joined:
-            names.append(token.text)
-        else:
-            names[-1] = f"{names[-1]} {token.text}"
-        joined = False
-    return Reading("forbid_output", tuple(names))
-
-
 def text_with_calls(_fit: Fit) -> Reading | None:
     """A response that calls a tool must have no text."""
     return Reading("forbid_output", (TEXT_WITH_CALLS,))
@@ -221,11 +187,6 @@ def require_quote(fit: Fit) -> Reading | None:
 def citation(_fit: Fit) -> Reading | None:
     """A source must be given."""
     return Reading("require_output", ("citation",), each=False)
-
-
-def json_answer(_fit: Fit) -> Reading | None:
-    """A response must be JSON."""
-    return Reading("require_output", ("json",))
 
 
 def forbid_arg(fit: Fit) -> Reading | None:

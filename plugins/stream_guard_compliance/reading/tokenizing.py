@@ -11,6 +11,7 @@ from stream_guard_compliance.reading.catalogue import Catalogue, looks_like_name
 from stream_guard_compliance.reading.described import describe_tools
 from stream_guard_compliance.reading.symbols import CONTRACTIONS, COUNTED, FILLERS, LEXICON, LONGEST, SHELL
 from stream_guard_compliance.reading.tokens import Antecedent, Token
+from stream_guard_compliance.reading.verbs import VERBS
 from stream_guard_compliance.reading.word_lists import word_set
 
 _TOKEN: Final = re.compile(
@@ -38,7 +39,22 @@ def tokenize(text: str, catalogue: Catalogue, before: Antecedent = Antecedent())
         token, length = _phrase(raw, position)
         tokens.append(token)
         position += length
-    return describe_tools(_named(_resolved(tokens, before), catalogue, before), catalogue)
+    return describe_tools(_named(_resolved(_counted(tokens), before), catalogue, before), catalogue)
+
+
+def _counted(tokens: list[Token]) -> list[Token]:
+    """Take "only once" apart where it counts: "only once per session"; before a clause it is a condition."""
+    found: list[Token] = []
+    for number, token in enumerate(tokens):
+        following = tokens[number + 1] if number + 1 < len(tokens) else None
+        counts = following is None or following.symbol in {"SESSION", "TURN", "WINDOW", "SEP", "CUT", "CLOSED"}
+        if token.low == "only once" and (
+            counts or (following is not None and following.low in {"per", "in", "during"})
+        ):
+            found += [replace(token, symbol="ONLY", text="only"), replace(token, symbol="ONCE", text="once")]
+        else:
+            found.append(token)
+    return found
 
 
 _MARKS: Final = {";": "CUT", ":": "CUT", "(": "OPENED", ")": "CLOSED", ",": "SEP", "/": "SEP"}
@@ -64,6 +80,7 @@ def _raw(text: str, catalogue: Catalogue) -> list[Token]:
             tokens += _word(inner, start, end, catalogue)
         elif sort == "code" or sort[0] == "q":
             symbol = _marked(inner, catalogue, "CODE" if sort == "code" else "QUOTE")
+            symbol = "APPROVAL" if inner.lower().strip(".!") in _YES and symbol == "QUOTE" else symbol
             name = catalogue.means(inner.removesuffix("()")) if symbol == "TOOL" else inner
             tokens.append(Token(symbol, name, start, end))
         elif sort != "stop":
@@ -72,12 +89,16 @@ def _raw(text: str, catalogue: Catalogue) -> list[Token]:
     return tokens
 
 
+_YES: Final = frozenset(("yes", "ok", "okay", "go ahead"))
+
+
 def _marked(inner: str, catalogue: Catalogue, otherwise: str) -> str:
     """Return the symbol of code or of a quote: a tool, where it is the name of one and nothing else."""
     name = inner.removesuffix("()")
     if not re.fullmatch(r"[A-Za-z][\w.:/-]{0,120}", name):
         return otherwise
     known = catalogue.knows(name) if otherwise == "CODE" or catalogue.closed else catalogue.is_tool(name)
+    known = known and (otherwise == "CODE" or not name.islower() or not name.isalpha())  # "answer" is a word, too
     return "TOOL" if known or (otherwise == "CODE" and catalogue.is_tool(name)) else otherwise
 
 
@@ -124,11 +145,12 @@ def _resolved(tokens: list[Token], before: Antecedent) -> list[Token]:
     """Put a tool in the place of a pronoun, where there is exactly one to mean: in this sentence, or in the last."""
     named: list[str] = []
     found: list[Token] = []
-    for token in tokens:
+    for number, token in enumerate(tokens):
         if token.symbol in {"PRONOUN", "THISTOOL"}:
             known = named or before.tools
-            if len(known) == 1:
-                guessed = token.symbol == "PRONOUN" and (bool(named) or not before.is_topic)
+            if len(known) == 1 and not (token.symbol == "PRONOUN" and _is_object(tokens, number)):
+                doubtful = not _goes_on_with(tokens, number) if named else not before.is_topic
+                guessed = token.symbol == "PRONOUN" and doubtful
                 found.append(replace(token, symbol="TOOL", text=known[0], inherited=True, guessed=guessed))
             else:
                 found.append(replace(token, symbol="W"))
@@ -137,6 +159,19 @@ def _resolved(tokens: list[Token], before: Antecedent) -> list[Token]:
             named.append(token.text)
         found.append(token)
     return found
+
+
+def _goes_on_with(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a pronoun is the subject of its own clause, in a sentence that a tool begins: "X is slow; it needs"."""
+    following = tokens[number + 1].symbol if number + 1 < len(tokens) else ""
+    begins = number > 0 and tokens[number - 1].symbol == "CUT"
+    return tokens[0].symbol == "TOOL" and begins and following in {"NEED", "DUTY", "BAN", "BE", "MAY"}
+
+
+def _is_object(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a pronoun is what something is done to, and no tool that is called: "lock it", "change it"."""
+    previous = tokens[number - 1] if number else None
+    return previous is not None and previous.symbol in {"W", "AGREE"} and previous.low in VERBS
 
 
 def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> list[Token]:
@@ -152,6 +187,9 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
         if before_it in {"CALL", "RUN"} and token.symbol in _WORDS and token.text in catalogue.names:
             found[number] = replace(token, symbol="TOOL")
             continue
+        beside = tokens[solid[place + 1]].symbol if place + 1 < len(solid) else ""
+        if token.symbol == "QUOTE" and _is_named(token, before_it, beside, catalogue):
+            found[number] = replace(token, symbol="TOOL", text=catalogue.means(token.text))
         if token.symbol not in {"W", "CODE"} or not re.fullmatch(r"[A-Za-z][\w.-]{0,120}", token.text):
             continue
         previous = found[solid[place - 1]] if place else None
@@ -173,7 +211,7 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
             found[number] = replace(token, symbol="TOOL")
         elif token.symbol == "CODE":
             continue
-        elif catalogue.knows(token.text) and (called or labelled or _is_subject(place, following)):
+        elif catalogue.knows(token.text) and (called or labelled or _is_subject(number, following)):
             found[number] = replace(token, symbol="TOOL", text=catalogue.means(token.text))
         elif labelled and called and is_open and token.text.islower() and token.low not in _NOT_NAMES:
             found[number] = replace(token, symbol="TOOL")
@@ -187,12 +225,17 @@ def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> lis
     return found
 
 
+def _is_named(token: Token, before: str, behind: str, catalogue: Catalogue) -> bool:
+    """Whether a word in quotation marks is a tool that is called, or called a tool."""
+    return catalogue.knows(token.text) and (before in {"CALL", "RUN", "TOOLWORD"} or behind == "TOOLWORD")
+
+
 _WORDS: Final = frozenset(("CLOSE", "STOP", "ANSWER", "REPLY", "SAY", "ASK", "OPEN", "DISCLOSE", "KEEP", "SKIP", "SET"))
 
 
-def _is_subject(place: int, following: Token | None) -> bool:
-    """Whether a word begins a sentence about itself: "bash must not be called"."""
-    return place == 0 and following is not None and following.symbol in {"BE", "BAN", "DUTY", "MAY", "NEED"}
+def _is_subject(number: int, following: Token | None) -> bool:
+    """Whether a word begins a sentence about itself: "bash must not be called"; "the answer must ..." is no tool."""
+    return number == 0 and following is not None and following.symbol in {"BE", "BAN", "DUTY", "MAY", "NEED"}
 
 
 def _goes_on(tokens: Sequence[Token], solid: Sequence[int], place: int) -> bool:

@@ -31,7 +31,7 @@ Shape: TypeAlias = Literal[
     "", "per_turn", "alone", "repeat", "not_after", "first_action", "finish", "acts", "form", "say_after", "say_before",
     "not_empty", "edits", "deletes", "path",
     "argument", "command", "folder", "each_turn", "nothing_after", "answer_after", "say_first", "per_exchange",
-    "size", "length", "apart", "filled", "literal", "absent", "words", "has", "value", "given",
+    "size", "length", "apart", "filled", "literal", "absent", "words", "has", "value", "given", "origin", "answered",
 ]  # fmt: skip
 """Which rule of its kind a reading is, where it is not the plain one."""
 
@@ -79,4 +79,5 @@ class Reading:
     case: Circumstance | None = None
     asked: bool = False
     words: tuple[str, ...] = ()  # by which a user names the deed
+    files: tuple[str, ...] = ()  # it is about calls that name such a file alone: by sorts ("image") or endings ("*.md")
     frame: str = ""  # the production that read it

@@ -1,4 +1,4 @@
-"""Prompts of fifteen agents, written for these tests: sentences with a trace that breaks and one that keeps each.
+"""Prompts of twenty agents, written for these tests: sentences with a trace that breaks and one that keeps each.
 
 A trace is a list of steps: ``u: text`` is what the user says, ``a: text`` what the agent says, ``c: tool name=value``
 a call, and ``x: text | tool name=value & tool`` a response that says something and calls tools at once.
@@ -20,10 +20,14 @@ from stream_guard_compliance.compiling.gates import is_note
 from stream_guard_compliance.trace import read_trace
 
 from stream_guard import Policy, build_registry, evaluate, parse_policy
+from tests.vectors.behaviour import read_proposals
 
 FOLDER = Path(__file__).parents[2] / "golden" / "compliance_behaviour"
+PROPOSALS = FOLDER.parent / "compliance_proposals.jsonl"  # written by hand, as a model would give them
 # Held away while the reader was written: what is found of these is what may be hoped for on any prompt.
 HELD = frozenset(("bank_teller", "clinic_voice", "faq_bot", "telecom_support", "terminal_coder"))
+# Written later, and measured before anything was mended for them: 19 of 46 breaking traces were found then.
+LATER = frozenset(("claims_adjuster", "dispatch_desk", "hiring_screener", "math_tutor", "smart_home"))
 
 
 @dataclass(slots=True)
@@ -47,18 +51,18 @@ def cases() -> list[dict[str, Any]]:
     return [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def measure(rows: Sequence[dict[str, Any]]) -> Found:
-    """Hold the traces against the prompts."""
+def measure(rows: Sequence[dict[str, Any]], *, proposed: bool = False) -> Found:
+    """Hold the traces against the prompts, with what was proposed for them where that is asked for."""
     found = Found()
     for row in rows:
-        if reported(row["prompt"], row["keeps"]):
+        if reported(row["prompt"], row["keeps"], proposed=proposed):
             found.accused.append(f"{row['prompt']}: {row['sentence']}")
         if row.get("trap"):
             found.traps += 1
             continue
         found.keeps += 1
         wanted = [row["sentence"], *row.get("also", ())]
-        places = reported(row["prompt"], row["breaks"])
+        places = reported(row["prompt"], row["breaks"], proposed=proposed)
         hit = any(stands(row["prompt"], place, piece) for place in places for piece in wanted)
         found.breaks[hit] += 1
         found.missed += [] if hit else [f"{row['prompt']}: {row['sentence']}"]
@@ -73,15 +77,20 @@ def stands(name: str, place: tuple[int, int], piece: str) -> bool:
     return start >= 0 and shared >= 0.5 * min(place[1] - place[0], len(piece))
 
 
-@lru_cache(maxsize=32)
-def read_prompt(name: str) -> tuple[str, Extraction, Policy | None]:
+@lru_cache(maxsize=64)
+def read_prompt(name: str, *, proposed: bool = False) -> tuple[str, Extraction, Policy | None]:
     """Return a prompt, what it says, and its policy."""
-    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
-    tools = json.loads((FOLDER / f"{name}.tools.json").read_text(encoding="utf-8"))
-    found = extract(text, tools)
+    text, tools = text_and_tools(name)
+    found = extract(text, tools, proposals=read_proposals(PROPOSALS).get(name, ()) if proposed else ())
     written = found.policy()
     policy = parse_policy(json.dumps(written), registry(), file=name) if written["rules"] else None
     return text, found, policy
+
+
+def text_and_tools(name: str) -> tuple[str, list[str]]:
+    """Return a prompt and the tools of its agent."""
+    tools = json.loads((FOLDER / f"{name}.tools.json").read_text(encoding="utf-8"))
+    return (FOLDER / f"{name}.md").read_text(encoding="utf-8"), tools
 
 
 @lru_cache(maxsize=1)
@@ -90,9 +99,9 @@ def registry() -> Any:
     return build_registry()
 
 
-def reported(name: str, steps: Sequence[str]) -> list[tuple[int, int]]:
+def reported(name: str, steps: Sequence[str], *, proposed: bool = False) -> list[tuple[int, int]]:
     """Return where the sentences stand that a trace is reported for."""
-    _, found, policy = read_prompt(name)
+    _, found, policy = read_prompt(name, proposed=proposed)
     if policy is None:
         return []
     broken = {finding.rule_id for finding in evaluate(read_trace(list(events(steps))).events, policy)}

@@ -21,7 +21,7 @@ _GROUPS: Final = (
         "examine locate obtain"
     ),
     "create make add write generate produce draft",
-    "update modify edit change alter adjust amend replace",
+    "update modify edit change alter adjust amend replace set",
     "delete remove erase purge drop wipe",
     "send issue give provide deliver submit",
     "run execute",
@@ -36,20 +36,36 @@ _HANDS_OFF: Final = word_set("transfer handoff hand delegate escalate route")
 def root(word: str) -> str:
     """Return what the forms of a word share: navigate, navigating, navigation."""
     plain = word.replace("-", "")
-    found = same_letters(stem(_IRREGULAR.get(plain, plain)))
+    found = same_letters(stem(_IRREGULAR.get(plain) or _verb_in(plain)))
     ends = found.endswith("ific") or (found.endswith("at") and len(found) > _SHORT)  # verification, navigate
     return found[:-2] if ends else found
+
+
+def _verb_in(noun: str) -> str:
+    """Return the verb that a noun of doing has in it: rejection, deletion, approval."""
+    plain = noun.removesuffix("s")
+    for ending in ("ion", "al"):
+        base = plain.removesuffix(ending)
+        if base != plain and len(base) > _SHORT - 1:
+            return next((verb for verb in (base, f"{base}e") if verb in VERBS), noun)
+    return noun
 
 
 _SHORT: Final = 5
 _FORMS: Final = (
     "sent:send made:make written:write wrote:write shown:show given:give taken:take found:find paid:pay bought:buy "
-    "sold:sell told:tell ran:run built:build kept:keep left:leave held:hold spoken:speak chosen:choose drawn:draw"
+    "sold:sell told:tell ran:run built:build kept:keep left:leave held:hold spoken:speak chosen:choose drawn:draw "
+    "frozen:freeze"
 )
 _IRREGULAR: Final = {form: verb for form, _, verb in (pair.partition(":") for pair in _FORMS.split())}
 
 
 _SAME: Final = {root(word): number for number, line in enumerate(_GROUPS) for word in line.split()}
+
+
+def alike(verb: str) -> set[str]:
+    """Return the roots of the verbs that do the same as one, itself too."""
+    return {verb} | {one for one, group in _SAME.items() if group == _SAME.get(verb)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +93,9 @@ def resolve(words: Sequence[str], catalogue: Catalogue) -> ActionWords:
         if used:
             found[name] = used
     if not found:
+        each = [_by_verb({one: word}, catalogue) for one, word in said.items()]
+        if len(each) > 1 and all(one.tools for one in each):  # "approve or deny it"
+            return ActionWords(tuple(tool for one in each for tool in one.tools), frozenset(said))
         return _by_verb(said, catalogue)
     # Of two tools, the one that more words mean is meant: search_direct_flight, where both search flights.
     best = {name: used for name, used in found.items() if not any(used < other for other in found.values())}
@@ -104,12 +123,32 @@ def _used(verb: str, things: Sequence[str], said: dict[str, str]) -> frozenset[s
     return frozenset(same | spoken)
 
 
+def is_described(tool: str, words: Sequence[str], catalogue: Catalogue) -> bool:
+    """Whether words describe a tool: its verb with one of its things, its things where no other tool has them."""
+    said = {root(word.removesuffix("'s").strip("-")) for word in words}
+    verb, things = verb_and_things(tool)
+    group, dot, _ = tool.lower().partition(".")
+    if dot and group in words and "tool" in words:
+        return True  # "the Browser tool", of Browser.goto
+    if not things:
+        return bool(alike(verb) & said)
+    same = [name for name in catalogue.names if verb_and_things(name)[0] == verb]
+    grouped = words_of(tool)[-1] == verb_of(tool)  # what stands before the verb is the name of a group
+    if verb in said and same == [tool] and (grouped or verb not in _SAME):
+        return True
+    if _used(verb, things, dict.fromkeys(said, "")):
+        return True
+    others = [name for name in catalogue.names if name != tool and set(things) <= set(verb_and_things(name)[1])]
+    return set(things) <= said and not others
+
+
 def _by_verb(said: dict[str, str], catalogue: Catalogue) -> ActionWords:
     """Return the tools that a verb alone means, where nothing else is said."""
     if len(said) != 1:
         return ActionWords()
     (only,) = said
-    names = [name for name in catalogue.names if verb_and_things(name)[0] == only and only not in _HANDS_OFF]
+    handoffs = set(catalogue.handoffs) if only in _HANDS_OFF else set()
+    names = [name for name in catalogue.names if verb_and_things(name)[0] == only and name not in handoffs]
     tools = tuple(names or _by_thing(only, catalogue))
     return ActionWords(tools, frozenset(said)) if tools else ActionWords()
 

@@ -28,7 +28,7 @@ _GENERIC: Final = word_set(
     "makes do does done allowed permitted available run runs running executed execute executing step steps task "
     "tasks itself following their him her conversation session attempt request requests data information details "
     "once carefully time only result results up out deployment environment other others another further will "
-    "receive "
+    "receive goes go happens occurs nothing else "
 )
 _SMALL: Final = word_set("for to with of a an the and or in on by from as at")
 _NARROWS: Final = word_set("for in on during within at under above over below outside inside against toward towards")
@@ -45,6 +45,7 @@ class Act:
     any_tool: bool = False
     left: tuple[str, ...] = ()  # words that nothing accounts for
     narrowed: bool = False  # some of them behind a preposition
+    about_one: bool = False  # and these say of what: "for a device", "of the order"
     either: bool = False
 
 
@@ -55,6 +56,7 @@ def act_of(tokens: Sequence[Token], catalogue: Catalogue) -> Act:
     found = named_words(named) if named else resolve([word for word in words if word not in _GENERIC], catalogue)
     yes = _is_yes(tokens)
     left = [(word, behind) for word, behind in _left(tokens, found.used, yes=yes) if word not in _BEGINNING]
+    left = [] if any(token.text == "(listed)" for token in tokens) else left
     return Act(
         found.tools,
         described=not named,
@@ -63,6 +65,7 @@ def act_of(tokens: Sequence[Token], catalogue: Catalogue) -> Act:
         any_tool=not found.tools and _is_any(tokens),
         left=tuple(word for word, _ in left),
         narrowed=any(behind for _, behind in left),
+        about_one=_is_about_one(tokens),
         either=any(token.low in {"or", "either"} for token in tokens),
     )
 
@@ -72,6 +75,13 @@ _BEGINNING: Final = word_set(
     "start starting begin beginning proceed proceeding try trying attempt attempting perform performing performed "
     "initiate initiating continue continuing allowed required mandatory needed process"
 )
+
+
+def _is_about_one(tokens: Sequence[Token]) -> bool:
+    """Whether what narrows an action is one thing with an article: what it is done to, and no sort of cases."""
+    at = next((number for number, token in enumerate(tokens) if token.low in _NARROWS), -1)
+    rest = [token.low for token in tokens[at:]] if at >= 0 else []
+    return len(rest) == 3 and rest[0] == "for" and rest[1] in {"a", "an", "the", "each", "every", "that", "this"}
 
 
 def _is_known(word: str, catalogue: Catalogue) -> bool:
@@ -160,6 +170,9 @@ _NOT_ACTS: Final = frozenset(
 def _is_any(tokens: Sequence[Token]) -> bool:
     """Whether any tool is meant: "any other tool", "a tool"."""
     words = {word for token in tokens for word in token.low.split()}
+    symbols = {token.symbol for token in tokens}
+    if "NOTHING" in symbols and "CALL" in symbols:
+        return True  # "call nothing else"
     return bool(words & {"tool", "tools", "one", "action", "actions"}) and bool(
         words & {"other", "others", "another", "any", "every", "each", "next", "further"}
     )
@@ -171,6 +184,13 @@ def is_narrowed_behind(tokens: Sequence[Token], symbols: frozenset[str]) -> bool
     rest = tokens[at + 1 :]
     act = [(word, behind) for word, behind in _left(rest, frozenset(), yes=False) if word not in _ANYWHERE]
     return any(behind or word == "(...)" or _is_manner(word) for word, behind in act)
+
+
+def narrowing_words(tokens: Sequence[Token], used: frozenset[str]) -> list[str]:
+    """Return the words behind a preposition that say for what or where, and that nothing accounts for."""
+    plain = [token for token in tokens if token.symbol not in _NOT_ACTS]
+    left = _left(plain, used, yes=False)
+    return [word for word, behind in left if behind and word not in _ANYWHERE | {"list"} and word not in used]
 
 
 def _is_manner(word: str) -> bool:

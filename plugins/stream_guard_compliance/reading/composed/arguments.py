@@ -88,7 +88,7 @@ def _bounded(
     if unit[:1] in _UNITS and tools and bound.most is not None:
         return _made((_UNITS[unit[0]],), tools, bound, "length")
     money = any(token.low in _MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
-    act = act_of([token for token in tokens if token.low not in _MONEY and token.symbol != "NUM"], catalogue)
+    act = act_of([token for token in tokens if token.low not in _MONEY | _CAPPED and token.symbol != "NUM"], catalogue)
     if money and act.tools and bound.most is not None and not set(act.left) - _CAPPED:
         unit_of = ("percent",) if any(token.low == "percent" for token in tokens) else ()
         amount = Reading("conditional", act.tools, over=bound.most, described=unit_of, guess=True)
@@ -122,11 +122,13 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
         return Reading("forbid_arg", tuple(args), first=tools, shape="filled", frame="composed: not empty")
     inverted = any(token.low in _INVERTS or token.symbol == "OTHERTHAN" for token in tokens)
     if inverted:
-        return _outside(tokens, tools)
+        outside = any(token.low == "outside" for token in tokens)
+        return _outside(tokens, tools) if outside else None
     literals = tuple(
         token.text for token in tokens if token.symbol in {"CODE", "LITERAL", "FILE"} and _is_distinct(token.text)
     )
-    plain = tuple(name for name in args if name not in literals)
+    marked = {token.text for token in tokens if token.symbol in {"CODE", "ARGNAME"}}
+    plain = tuple(name for name in args if name not in literals and (name in marked or not literals))
     if (literals or plain) and (is_narrowed_behind(tokens, _MARKED) or not _is_done_to(tokens)):
         return None
     if literals and not plain:
@@ -172,8 +174,7 @@ def _outside(tokens: Sequence[Token], tools: tuple[str, ...]) -> Reading | None:
     """No file outside a folder."""
     paths = [token.text for token in tokens if token.symbol == "CODE" and "/" in token.text and " " not in token.text]
     writes = any(token.low.startswith(("writ", "edit", "creat", "modif", "sav", "chang")) for token in tokens)
-    outside = any(token.low == "outside" for token in tokens)
-    if len(paths) != 1 or not outside or not (writes or tools) or is_narrowed_behind(tokens, _MARKED):
+    if len(paths) != 1 or not (writes or tools) or is_narrowed_behind(tokens, _MARKED):
         return None
     return Reading("forbid_arg", tuple(paths), first=tools, shape="folder", frame="composed: a folder")
 
@@ -185,23 +186,28 @@ def _is_labelled(tokens: Sequence[Token]) -> bool:
 def _is_distinct(text: str) -> bool:
     """Whether a text stands in no ordinary prose: a path, a flag, a scheme, a name with a mark in it."""
     marked = any(not char.isalnum() and not char.isspace() for char in text)
-    return is_command(text) or (marked and sum(map(str.isalnum, text)) > 1)
+    return (
+        is_command(text) or (marked and sum(map(str.isalnum, text)) > 1) or re.fullmatch(r"-[a-zA-Z]", text) is not None
+    )
 
 
 def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue: Catalogue) -> Reading | None:
     """An argument with a value, or a text that it begins with, ends with or has."""
     tokens = parts.main.tokens
     words = {word for token in tokens if token.symbol != "DUTY" for word in token.low.split()}
+    pairs = list(itertools.pairwise(tokens))
     if parts.polarity == "only" and "/" in "".join(token.text for token in tokens if token.symbol == "CODE"):
-        return _outside([*tokens, Token("W", "outside", 0, 0)], tools)
+        return _outside(tokens, tools)
     quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
     paths = tuple(token.text for token in tokens if token.symbol in {"CODE", "LITERAL"} and token.text not in args)
-    texts = quotes or paths or _bare_path(tokens)
+    switched = tuple(token.low for token in tokens if token.low in {"true", "false"})
+    texts = quotes or paths or _bare_path(tokens) or switched
     subject = [token for token in tokens if token.symbol != "QUOTE" and token.low not in _STARTS | _ENDS | _HAS]
     tools = tools or (act_of(subject, catalogue).tools if not args else ())
     if not texts or not (args or tools) or parts.polarity not in {"must", "fact", "only"}:
         return None
-    place = "start" if words & _STARTS else "end" if words & _ENDS else "in" if words & _HAS else ""
+    ends = bool(words & _ENDS) or any(one.low in {"close", "closes"} and two.low == "with" for one, two in pairs)
+    place = "start" if words & _STARTS else "end" if ends else "in" if words & _HAS else ""
     if place and (parts.polarity != "fact" or place != "in"):
         return Reading(
             "forbid_arg",
@@ -223,7 +229,8 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
 def _bare_path(tokens: Sequence[Token]) -> tuple[str, ...]:
     """Return a path that stands in the sentence without marks: "starts with /workspace"."""
     for at, token in enumerate(tokens[:-1]):
-        if token.text == "/" and tokens[at + 1].start == token.end:
+        glued = at > 0 and tokens[at - 1].end == token.start  # "accept/reject"
+        if token.text == "/" and tokens[at + 1].start == token.end and not glued:
             return (f"/{tokens[at + 1].text}",)
     return ()
 

@@ -40,12 +40,22 @@ def number_of(token: Token) -> float | None:
 
 def bound_of(tokens: Sequence[Token], polarity: Polarity) -> Bound | None:
     """Return the one bound that words set, or None where they set none or several."""
-    solid = [token for token in tokens if token.symbol]
+    solid = _without_lesser([token for token in tokens if token.symbol])
     between = _between(solid)
     if between is not None:
         return between if polarity != "not" else None
     found = [bound for at in range(len(solid)) if (bound := _at(solid, at, polarity)) is not None]
     return found[0] if len(found) == 1 else None
+
+
+def _without_lesser(solid: Sequence[Token]) -> list[Token]:
+    """Return "one or two" as two: the larger is the bound."""
+    found: list[Token] = []
+    for token in solid:
+        if token.symbol == "NUM" and [one.symbol for one in found[-2:]] == ["NUM", "SEP"] and found[-1].low == "or":
+            del found[-2:]
+        found.append(token)
+    return found
 
 
 def _between(solid: Sequence[Token]) -> Bound | None:
@@ -73,6 +83,7 @@ def _at(solid: Sequence[Token], at: int, polarity: Polarity) -> Bound | None:
         "ATMOST" in symbols
         or any(token.low in _CAPS for token in before)
         or any(one.symbol == "ORFEWER" for one in after)
+        or solid[-1].symbol == "ATMOST"
     ):
         strict = any(token.low in {"under", "below"} for token in before)
         return Bound(most=number, strict=strict) if polarity != "not" or "ATMOST" in symbols else None

@@ -18,20 +18,36 @@ _EXCHANGES: Final = word_set("question request query task prompt")  # "per quest
 _FRAMES: Final = word_set(
     "limit limited maximum max most yourself total number more than fewer less short concise brief text output keep "
     "stay per long length reply answer response responses answers messages message contain include have make send "
-    "allowed you "
+    "allowed you your single "
 )
 _SPEAKS: Final = word_set("text responses answers say speak")
+_REPLIES: Final = word_set("reply response message answer")  # "per reply"
 _COUNTING: Final = frozenset(
-    ("NUM", "TIMES", "ONCE", "ATMOST", "MORETHAN", "FEWER", "ORFEWER", "TURN", "SESSION", "ATONCE", "EXACTLY", "UNIT")
+    (
+        "NUM",
+        "TIMES",
+        "ONCE",
+        "PARALLEL",
+        "MULTIPLE",
+        "ATMOST",
+        "MORETHAN",
+        "FEWER",
+        "ORFEWER",
+        "TURN",
+        "SESSION",
+        "ATONCE",
+        "EXACTLY",
+        "UNIT",
+    )
 )
 
 
 def read_count(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each sort
     """Return how often something may be done, or how long an answer may be."""
-    if parts.others or parts.polarity == "fact":
-        return None  # "at most" bounds a permission too
     tokens = parts.main.tokens
-    bound = _bound(tokens, parts)
+    if parts.others or (parts.polarity == "fact" and not _is_bare_bound(tokens)):
+        return None  # "at most" bounds a permission too
+    bound = _bound(tokens, parts) or _one_by_one(tokens, parts)
     if bound is None or bound.most is None or bound.least is not None:
         return None
     symbols = {token.symbol for token in tokens}
@@ -55,10 +71,25 @@ def _bound(tokens: Sequence[Token], parts: Parts) -> Bound | None:
     solid = [token for token in tokens if token.symbol]
     numbers = [number for token in solid if (number := number_of(token)) is not None]
     per_turn = any(token.symbol in {"TURN", "ATONCE", "SESSION"} for token in solid) or _each_answer(solid)
-    says_only = any(token.symbol in {"ONLY", "EXACTLY"} for token in solid)
+    single = [token.low for token in solid[-2:]] == ["single", "time"]
+    per_turn, says_only = per_turn or single, single or any(token.symbol in {"ONLY", "EXACTLY"} for token in solid)
     if len(numbers) == 1 and parts.polarity in {"must", "only", "may"} and per_turn and (says_only or numbers == [1.0]):
         return Bound(most=numbers[0])
     return None
+
+
+def _one_by_one(tokens: Sequence[Token], parts: Parts) -> Bound | None:
+    """Return that one is the most where several at once are forbidden: "no parallel calls"."""
+    symbols = {token.symbol for token in tokens}
+    several = "PARALLEL" in symbols or ("MULTIPLE" in symbols and bool(symbols & {"TURN", "ATONCE"}))
+    return Bound(most=1.0) if parts.polarity == "not" and several and "SAME" not in symbols else None
+
+
+def _is_bare_bound(tokens: Sequence[Token]) -> bool:
+    """Whether a bound stands without a verb: "At most two sentences per reply"."""
+    solid = [token.symbol for token in tokens if token.symbol]
+    begins = solid[:1] in (["NUM"], ["ATMOST"], ["ONLY"]) and "ATMOST" in solid
+    return begins and bool({"TURN", "SESSION"} & set(solid)) and not {"BE", "MAY"} & set(solid)
 
 
 def _each_answer(tokens: Sequence[Token]) -> bool:
@@ -74,9 +105,13 @@ def _most(bound: Bound) -> int:
 def _length(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Reading | None:
     unit = next(token.low for token in tokens if token.symbol == "UNIT")[0]
     act = act_of([token for token in tokens if token.symbol not in _COUNTING], catalogue)
-    if unit not in _UNITS or act.tools or set(act.left) - _FRAMES:
+    if unit not in _UNITS or (act.tools and not act.described) or set(act.left) - _FRAMES:
         return None
-    about = any(token.symbol in {"ANSWER", "REPLY"} or token.low in _SPEAKS for token in tokens)
+    about = any(
+        token.symbol in {"ANSWER", "REPLY"} or token.low in _SPEAKS or token.low.split()[-1] in _REPLIES
+        for token in tokens
+        if token.text
+    )
     written = unit in {"s", "p"} and any(token.low == "write" for token in tokens)
     if not about and not written:
         return None
@@ -93,13 +128,16 @@ def _calls(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Readi
     if not act.tools and any(token.symbol == "AGENTWORD" for token in tokens) and _hands_off(tokens):
         act = Act(tuple(catalogue.handoffs), described=True)
     most = _most(bound)
-    turn = next((token for token in tokens if token.symbol in {"TURN", "ATONCE"}), None)
+    turn = next((token for token in tokens if token.symbol in {"TURN", "ATONCE", "PARALLEL"}), None)
     if turn is None and _each_answer(tokens):
         turn = tokens[0]
     exchange = turn is not None and turn.low.split()[-1] in _EXCHANGES
     if not act.tools:
         called = any(token.symbol in {"TOOLCALL", "TOOLWORD"} for token in tokens)
         same = any(token.symbol == "SAME" for token in tokens)
+        if called and same and turn is None and catalogue.closed and not set(act.left) - _FRAMES - {"same"}:
+            items = tuple(f"{tool}<={most}" for tool in catalogue.names)
+            return Reading("limit", items, frame="composed: calls in a session") if most > 0 else None
         if called and turn is not None and not exchange and not set(act.left) - _FRAMES and not same and most > 0:
             return Reading("limit", (f"parallel<={most}",), frame="composed: calls at a time")
         return None

@@ -26,6 +26,8 @@ def read_order(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: P
     if other.relation == "with":
         return _when_calling(parts, catalogue)
     main, beside = act_of(parts.main.tokens, catalogue), act_of(other.tokens, catalogue)
+    if beside.described and any(token.low in {"answering", "responding", "replying"} for token in other.tokens):
+        return None  # a text, whatever tools are called
     if other.relation == "unless" or (parts.polarity == "only" and other.relation == "after"):
         # "Use X until Y" and "do X without asking" make nothing wait.
         waits = parts.polarity == "not" or other.relation == "after" or other.word in _ONLY_AFTER
@@ -80,7 +82,9 @@ def _confirm(restricted: Act) -> Reading:
 
 def _before(first: Act, second: Act) -> Reading | None:
     """Return that one call comes before another; what comes first may be described in more words."""
-    if not first.tools or not second.tools or second.left or first.narrowed or set(first.tools) & set(second.tools):
+    if not first.tools or not second.tools or second.left or set(first.tools) & set(second.tools):
+        return None
+    if first.narrowed and not first.about_one:
         return None
     either = first.either or first.described
     return Reading(
@@ -185,8 +189,8 @@ def read_place(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: P
     if parts.others or (parts.polarity != "must" and not every):
         return None
     main = act_of(parts.main.tokens, catalogue)
-    if not main.tools or main.described or len(main.tools) > 3 or main.narrowed:
-        return None
+    if not main.tools or main.described or len(main.tools) > 3 or main.narrowed or main.quotes:
+        return None  # what a text ends with is said, not called
     if _is_alone(parts.main.tokens):
         return Reading("limit", main.tools, shape="alone", frame="composed: alone") if _is_one(main) else None
     left = {word for word in main.left if word not in _ENDS | _BEGINS | _PLACES}
@@ -213,7 +217,7 @@ def _is_place(tokens: Sequence[Token], words: frozenset[str]) -> bool:
 
 
 _STEPS: Final = word_set("step action call thing tool move message")
-_PLACES: Final = word_set("very turn turns work job answer answers exactly with by every")
+_PLACES: Final = word_set("very turn turns work job answer answers exactly with by every shift lesson run visit ticket")
 
 
 def read_only(parts: Parts, catalogue: Catalogue) -> Reading | None:

@@ -11,8 +11,9 @@ from stream_guard_compliance.reading.clauses import opens_leading
 from stream_guard_compliance.reading.composed.arguments import read_argument, read_needed, read_paths
 from stream_guard_compliance.reading.composed.counts import read_count
 from stream_guard_compliance.reading.composed.orders import read_ban, read_only, read_order, read_place
+from stream_guard_compliance.reading.composed.origins import read_origin
 from stream_guard_compliance.reading.composed.said import read_said
-from stream_guard_compliance.reading.composed.segments import Parts, parts_of
+from stream_guard_compliance.reading.composed.segments import Parts, parts_of, until_reason
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
 from stream_guard_compliance.reading.verbs import BOTH, VERBS
@@ -22,6 +23,7 @@ _SENSES: Final[tuple[Callable[[Parts, Catalogue], Reading | None], ...]] = (
     read_said,
     read_count,
     read_paths,
+    read_origin,
     read_argument,
     read_place,
     read_only,
@@ -31,9 +33,10 @@ _SENSES: Final[tuple[Callable[[Parts, Catalogue], Reading | None], ...]] = (
 
 def compose(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
     """Return what the parts of a statement say together: nothing, one thing, or several that all hold."""
+    statement = until_reason(statement)
     if any(token.guessed for token in statement):
         return []
-    whole = list(_senses(statement, catalogue))
+    whole = list(_senses(statement, catalogue)) or list(_for_purpose(statement, catalogue))
     if whole or not statement or opens_leading(statement):
         return whole
     if any(token.symbol in {"IF", "UNLESS"} for token in statement):
@@ -41,6 +44,14 @@ def compose(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
     # Of two orders that an "and" joins each holds by itself.
     found = [reading for piece in _orders(statement) for reading in _senses(piece, catalogue)]
     return [reading for reading in found if reading.kind != "require_output"]  # what is said may depend on the rest
+
+
+def _for_purpose(statement: Sequence[Token], catalogue: Catalogue) -> Iterator[Reading]:
+    """Yield what holds whatever it is for, as it is about a call: "To transfer, first call X, then say ..."."""
+    comma = next((number for number, token in enumerate(statement) if token.text == ","), 0)
+    if comma and statement[0].low == "to" and statement[1].low in VERBS:
+        found = _senses(statement[comma + 1 :], catalogue)
+        yield from (one for one in found if one.shape == "say_after" or (one.kind == "order" and one.second))
 
 
 def _senses(statement: Sequence[Token], catalogue: Catalogue) -> Iterator[Reading]:

@@ -26,17 +26,16 @@ _WORDS: Final = word_set("word words phrase phrases term terms expression expres
 
 def read_said(parts: Parts, catalogue: Catalogue) -> Reading | None:
     """Return what a statement says about texts."""
-    if parts.of("if"):
-        return None
     tokens = parts.main.tokens
-    if len(parts.others) == 1:
-        return _said_beside(parts, catalogue)
     if parts.others:
-        return None
+        beside = len(parts.others) == 1 and not parts.of("if")
+        return _said_beside(parts, catalogue) if beside else None
     if _speaks_and_calls(tokens) and (parts.polarity == "not" or any(token.low == "both" for token in tokens)):
         return Reading("forbid_output", (TEXT_WITH_CALLS,), frame="composed: no text with a call")
     if parts.polarity == "not":
         return _forbidden(tokens, catalogue)
+    if any(token.symbol == "SKIP" for token in [one for one in tokens if one.symbol][:2]):
+        return _forms(tokens, catalogue)  # "leave out tables"
     return _required(tokens, catalogue) if parts.polarity in {"must", "only"} else None
 
 
@@ -50,7 +49,7 @@ def _speaks_and_calls(tokens: Sequence[Token]) -> bool:
 
 _IN_JSON: Final = word_set(
     "single object valid other text exactly one only following format structure raw strict string as in just plain "
-    "output"
+    "output key keys field fields"
 )
 
 
@@ -107,7 +106,8 @@ def _answer_waits(parts: Parts, main: Act, beside: Act) -> Reading | None:
     answers = any(
         token.symbol == "REPLY" or token.low in {"answering", "responding", "replying"} for token in said.tokens
     )
-    if not answers or answer.tools or not call.tools or call.described or set(answer.left) - _ANSWERING:
+    named = answer.tools and not answer.described
+    if not answers or named or not call.tools or call.described or set(answer.left) - _ANSWERING:
         return None
     return Reading(
         "order", call.tools, first=call.tools, either=True, shape="answer_after", frame="composed: no answer before"
@@ -121,33 +121,51 @@ _ANSWERING: Final = word_set(
 
 def _forbidden(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     words = {word for token in tokens for word in token.low.split()}
+    quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
+    if quotes and ({token.symbol for token in tokens if token.symbol} <= _BARE or _are_words(tokens)):
+        return Reading("forbid_output", quotes, frame="composed: texts not said")
+    named = any(token.symbol == "TOOL" and not token.described for token in tokens)
     if not words & _VERBS and not any(token.symbol in _SPEAKS for token in tokens):
         return _forms(tokens, catalogue)
-    quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
+    if quotes and not named:
+        return _texts_not_said(tokens, quotes, words, catalogue)
+    found = None if named else _names_not_said(tokens, words, catalogue)
+    return found or _forms(tokens, catalogue)
+
+
+def _texts_not_said(
+    tokens: Sequence[Token], quotes: tuple[str, ...], words: set[str], catalogue: Catalogue
+) -> Reading | None:
     act = act_of([token for token in tokens if token.symbol != "QUOTE"], catalogue)
-    tools = [token for token in tokens if token.symbol == "TOOL" and not token.described]
-    if quotes and not tools:
-        place = "start" if words & _STARTS else "end" if words & _ENDS else ""
-        writes = any(set(words_of(name)) & _WRITING for name in catalogue.names)
-        doubtful = {"include", "use", "using", "call", "refer", *({"write", "add", "output"} if writes else ())}
-        written = words & doubtful and not words & _WORDS
-        if written or act.narrowed or len(act.left) > _MOST_BEFORE or is_narrowed_behind(tokens, frozenset(("QUOTE",))):
-            return None
-        return Reading("forbid_output", quotes, place=place, left=act.left, frame="composed: texts not said")  # type: ignore[arg-type]
-    if {"tool", "names"} <= words or {"names", "tools"} <= words:
+    place = "start" if words & _STARTS else "end" if words & _ENDS else ""
+    writes = any(set(words_of(name)) & _WRITING for name in catalogue.names)
+    doubtful = {"include", "use", "using", "call", "refer", *({"write", "add", "output"} if writes else ())}
+    written = words & doubtful and not words & _WORDS
+    if written or act.narrowed or len(act.left) > _MOST_BEFORE or is_narrowed_behind(tokens, frozenset(("QUOTE",))):
+        return None
+    return Reading("forbid_output", quotes, place=place, left=act.left, frame="composed: texts not said")  # type: ignore[arg-type]
+
+
+def _names_not_said(tokens: Sequence[Token], words: set[str], catalogue: Catalogue) -> Reading | None:
+    """Names that answers must not have: those of the tools, or those that capitals show."""
+    if words & {"tool", "tools"} and "names" in words:
         names = tuple(name for name in catalogue.names if "_" in name or "." in name)
-        return Reading("forbid_output", names, frame="composed: names of tools") if names and not tools else None
-    names = _capitals(tokens)
-    if names and not tools and any(token.symbol == "DISCLOSE" for token in tokens):
-        return Reading("forbid_output", names, frame="composed: names not said")
-    return _forms(tokens, catalogue)
+    else:
+        discloses = any(token.symbol == "DISCLOSE" for token in tokens)
+        names = tuple(token.text for token in tokens if token.symbol == "NAME") if discloses else ()
+    return Reading("forbid_output", names, frame="composed: names not said") if names else None
+
+
+_BARE: Final = frozenset(("NO", "QUOTE", "SEP"))
+
+
+def _are_words(tokens: Sequence[Token]) -> bool:
+    """Whether words are called forbidden: "The words "a" and "b" are taboo"."""
+    solid = [token for token in tokens if token.symbol not in {"", "SEP", "QUOTE", "BE"}]
+    return [token.symbol for token in solid[-1:]] == ["FORBIDDEN"] and all(one.low in _WORDS for one in solid[:-1])
 
 
 _MOST_BEFORE: Final = 6  # words that describe the texts
-
-
-def _capitals(tokens: Sequence[Token]) -> tuple[str, ...]:
-    return tuple(token.text for token in tokens if token.symbol == "NAME")
 
 
 def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
@@ -163,7 +181,7 @@ def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     spoken = [token for token in tokens if token.symbol == "W"]
     act = act_of(spoken, catalogue)
     first = () if len(spoken) > 1 else act.tools
-    behind = act_of(tokens, catalogue).narrowed and not first
+    behind = act_of([token for token in tokens if token.symbol != "FORM"], catalogue).narrowed and not first
     if behind or len(spoken) > _MOST_LEFT:
         return None
     left = () if first else tuple(token.low for token in spoken)

@@ -55,7 +55,7 @@ class Parts:
 def parts_of(statement: Sequence[Token]) -> Parts | None:
     """Return a statement in parts; None where it allows, advises or says nothing that binds."""
     bans = any(token.symbol in {"BAN", "FORBIDDEN"} for token in statement)
-    tokens = list(unbracketed(_until_reason(statement), bans=bans))
+    tokens = list(unbracketed(until_reason(statement), bans=bans))
     tokens = _allowed(tokens)
     while tokens and (tokens[0].symbol == "SEP" or tokens[0].low in _OPENS):
         tokens.pop(0)
@@ -103,7 +103,7 @@ _CALLED: Final = frozenset(
 _AUXILIARY: Final = word_set("have has had 've was been is successfully ever already the a an tool")
 
 
-def _until_reason(tokens: Sequence[Token]) -> Sequence[Token]:
+def until_reason(tokens: Sequence[Token]) -> Sequence[Token]:
     """Return the tokens before a reason; what holds even then holds without that, too."""
     at = next((at for at, token in enumerate(tokens) if at and token.symbol in {"BECAUSE", "EVEN"}), len(tokens))
     return tokens[:at]
@@ -145,7 +145,11 @@ def _spoken(inside: Sequence[Token], end: Token, *, bans: bool) -> Sequence[Toke
         return commands
     symbols = {token.symbol for token in inside if token.symbol}
     if "TOOL" in symbols:
-        return [token for token in inside if token.symbol in {"TOOL", "SEP", "CALL", "CODE"}]
+        listed = sum(token.symbol == "TOOL" for token in inside) > 1
+        named = [token for token in inside if token.symbol in {"TOOL", "SEP", "CALL", "CODE"}]
+        return [Token("", LISTED, end.start, end.start), *named] if listed else named
+    if bans and symbols <= {"NAME", "SEP"} and "NAME" in symbols:
+        return list(inside)
     if symbols <= {"CODE", "LITERAL", "SEP", "LITWORD", "ARGNAME"} and symbols:
         return list(inside)
     solid = [token for token in inside if token.symbol]
@@ -154,6 +158,9 @@ def _spoken(inside: Sequence[Token], end: Token, *, bans: bool) -> Sequence[Toke
         return [replace(token, symbol="CODE") for token in capitals]
     harmless = symbols <= {"APPROVAL"} or (bool(solid) and solid[0].symbol == "SUCHAS")
     return [] if harmless else [replace(end, symbol="W", text="(...)")]
+
+
+LISTED = "(listed)"  # brackets list the actions that the words before them mean
 
 
 def _commands(inside: Sequence[Token]) -> list[Token]:
@@ -199,6 +206,8 @@ def _opened(tokens: Sequence[Token], number: int) -> Relation | None:
         return "after" if clause else None
     if token.symbol == "THEN":
         return "followed"
+    if token.low in {"each time", "every time"} and following is not None and following.symbol in {"YOU", "TOOL"}:
+        return "after"
     if token.low == "only with":
         return "unless"
     return _RELATIONS.get(token.symbol)

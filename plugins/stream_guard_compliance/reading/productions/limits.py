@@ -31,28 +31,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         ),
     ),
     (
-        call_meanings.tool_times,
-        (
-            "(?:DOES|YOU? MAY) ONLY? ACT <tools:TOOLS>> (?:ATMOST|ONLY|FEWER)? <n:COUNT>> (?:SESSION|WINDOW) TAIL",
-            "(?:DOES|YOU? MAY) (?:ONLY ACT <tools:TOOLS>>|ACT <more:TOOLS>> (?:ATMOST|ONLY|FEWER)) <n:COUNT>> TAIL",
-            "NOT ACT <tools:TOOLS>> MORETHAN <n:COUNT>> (?:SESSION|WINDOW)? TAIL",
-            "<tools:TOOLS>> (?:MAY|DUTY) ONLY? BE ACT (?:ATMOST|ONLY|FEWER)? <n:COUNT>> (?:SESSION|WINDOW)? TAIL",
-            "<tools:TOOLS>> BAN BE ACT MORETHAN <n:COUNT>> (?:SESSION|WINDOW)? TAIL",
-        ),
-    ),
-    (
-        call_meanings.parallel,
-        (
-            (
-                "(?:DOES|YOU? MAY) (?:ONLY|ATMOST)? (?:KEEP|ACT|SAY|W) (?:ATMOST|ONLY|EXACTLY)? "
-                "<n:NUM>> W? CALLED SPAN TAIL"
-            ),
-            "NOT (?:KEEP|ACT) (?:PARALLEL|MULTIPLE PARALLEL) CALLED TAIL",
-            "NOT (?:KEEP|ACT|SAY|W) (?:MULTIPLE|MORETHAN <n:NUM>>)? CALLED SPAN TAIL",
-            "(?:ONLY|ATMOST)? <n:NUM>> W? CALLED SPAN TAIL",
-        ),
-    ),
-    (
         call_meanings.per_turn,
         (
             "(?:DOES|YOU? MAY) ONLY? (?:ACT|KEEP|SAY|W)? (?:ATMOST|ONLY|EXACTLY)? <n:NUM>> <tools:TOOLS>> SPAN TAIL",
@@ -82,25 +60,10 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         ),
     ),
     (
-        call_meanings.questions,
-        (
-            "(?:DOES|YOU? MAY) (?:ONLY|ATMOST)? ASK (?:ATMOST|ONLY)? <n:NUM>> W? QUESTION SPAN TAIL",
-            "NOT ASK (?:PERSON|EACH)* (?:MORETHAN <n:NUM>>|MULTIPLE) QUESTION SPAN? TAIL",
-            "(?:ONLY|ATMOST)? <n:NUM>> QUESTION SPAN TAIL",
-        ),
-    ),
-    (
         call_meanings.retries,
         (
             "DOES RETRY EACH? FAILED? (?:CALLED|W)? (?:ATMOST|ONLY|FEWER) <n:COUNT>> TAIL",
             "NOT RETRY EACH? FAILED? (?:CALLED|W)? MORETHAN <n:COUNT>> TAIL",
-        ),
-    ),
-    (
-        call_meanings.described_actions,
-        (
-            "DOES <deed:W>> (?:ATMOST|FEWER) <n:NUM>> <object:W>> SESSION? TAIL",
-            "NOT <deed:W>> MORETHAN <n:NUM>> <object:W>> SESSION? TAIL",
         ),
     ),
     (

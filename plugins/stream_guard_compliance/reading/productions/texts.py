@@ -45,13 +45,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         ),
     ),
     (
-        text_meanings.forbid_names,
-        (
-            "NOT (?:DISCLOSE|SAY) EACH? W? W? SUCHAS <names:NAME+ (?:SEP+ NAME+)*>> TAIL",
-            "NOT DISCLOSE <names:NAME+ (?:SEP+ NAME+)*>> TAIL",
-        ),
-    ),
-    (
         text_meanings.text_with_calls,
         (
             "IF YOU KEEP TOOLCALL SEP? NOT (?:REPLY|SAY) PERSON? ATONCE?",
@@ -74,14 +67,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         (
             "DOES CITE (?:ATLEAST|EACH)? NUM? SOURCE (?:EACH|ANSWER)* TAIL",
             "MUST SAY (?:ATLEAST|EACH)? NUM? SOURCE (?:EACH|ANSWER)* TAIL",
-        ),
-    ),
-    (
-        text_meanings.json_answer,
-        (
-            "MUST (?:REPLY|SAY) ONLY? JSON ONLY? TAIL",
-            "DOES ONLY? REPLY ONLY? JSON ONLY? TAIL",
-            "(?:EACH? ANSWER|SAY) DUTY BE ONLY? JSON TAIL",
         ),
     ),
     # that something is said
@@ -144,16 +129,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "NOT (?:CALL|SAY|SET|W) EACH? <unwanted:PATHS>> <rest:ABOUT>>",
             "EACH? PATH W? DUTY BE <wanted:PATHS>> <rest:ABOUT>>",
             "EACH? PATH DUTY? BAN BE <unwanted:PATHS>> <rest:ABOUT>>",
-        ),
-    ),
-    (
-        text_meanings.argument,
-        (
-            "<arg:ARG>> (?:DUTY|MAY)? BAN EXCEED <n:NUM>> TAIL",
-            "<arg:ARG>> DUTY BE (?:ATMOST|FEWER|<least:ATLEAST>>) <n:NUM>> TAIL",
-            "DOES (?:KEEP|SET) <arg:ARG>> (?:ATMOST|FEWER|<least:ATLEAST>>) <n:NUM>> TAIL",
-            "NOT (?:SET|CALL|KEEP) <arg:ARG>> (?:MORETHAN|AMOUNT) <n:NUM>> TAIL",
-            "MUST SET <arg:ARG>> <value:CODE|QUOTE|W>> TAIL",
         ),
     ),
     (
