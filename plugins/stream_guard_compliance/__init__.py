@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from stream_guard import Command, hookimpl
 
 if TYPE_CHECKING:
+    from stream_guard import RuleType
     from stream_guard_compliance.check import check_compliance
     from stream_guard_compliance.extraction import Extraction, extract
     from stream_guard_compliance.results import BehavioralRule, ComplianceResult, RuleVerdict, Violation
@@ -21,6 +22,7 @@ __all__ = [
     "check_compliance",
     "extract",
     "stream_guard_commands",
+    "stream_guard_rules",
 ]
 
 # Loaded when asked for: every process imports this module, few check compliance.
@@ -33,6 +35,15 @@ _LAZY: Final = {
     "check_compliance": "stream_guard_compliance.check",
     "extract": "stream_guard_compliance.extraction",
 }
+
+
+@hookimpl
+def stream_guard_rules() -> list[RuleType]:
+    """Return the kind that holds an agent to the prompt in its own telemetry."""
+    # Every process imports this module, for its commands; only those that load policies need the kind.
+    from stream_guard_compliance.must_keep_prompt import MustKeepPrompt
+
+    return [MustKeepPrompt]
 
 
 @hookimpl

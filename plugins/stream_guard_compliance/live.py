@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -12,7 +12,6 @@ from stream_guard import (
     Counts,
     Event,
     Finding,
-    Json,
     Registry,
     SessionEnd,
     Turn,
@@ -22,6 +21,7 @@ from stream_guard import (
     redact_text,
 )
 from stream_guard_compliance.extraction import ExtractedRule, Extraction, extract
+from stream_guard_compliance.prompts_in_turns import declared_tools, prompt_of
 from stream_guard_compliance.reading.catalogue import ToolDeclaration
 from stream_guard_compliance.results import LiveViolation
 
@@ -153,36 +153,3 @@ def _violation(version: PromptVersion, finding: Finding) -> LiveViolation:
         explanation=f"{redact_text(finding.detail)}, but the prompt says: {redact_text(rule.description)}",
         prompt_version=version.digest[:16],
     )
-
-
-def prompt_of(turn: Turn) -> str:
-    """Return the system prompt that a turn's request carries, or nothing."""
-    request = turn.request or {}
-    for name in ("system", "instructions", "system_instructions"):
-        text = _text(request.get(name))
-        if text:
-            return text
-    messages = request.get("messages")
-    said = [
-        _text(message.get("content"))
-        for message in (messages if isinstance(messages, list) else [])
-        if isinstance(message, dict) and message.get("role") in {"system", "developer"}
-    ]
-    return "\n".join(text for text in said if text)
-
-
-def _text(value: Json) -> str:
-    """Return the text of a message: a string, or blocks that have text or content in them."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Mapping):
-        return _text(value.get("text") or value.get("content") or value.get("parts"))
-    if isinstance(value, list):
-        return "\n".join(text for text in map(_text, value) if text)
-    return ""
-
-
-def declared_tools(turn: Turn) -> list[ToolDeclaration]:
-    """Return the tools that a turn's request declares, as they are declared."""
-    tools = (turn.request or {}).get("tools")
-    return [tool for tool in (tools if isinstance(tools, list) else []) if isinstance(tool, str | dict)]

@@ -20,7 +20,7 @@ from stream_guard.settings import PluginSettings
 from tests.docs.tables import cell, code, table
 
 # The packs of this project: a stranger's pack that happens to be installed has no place on the page.
-OUR_PLUGINS = PluginSettings(allow=("axes", "dialects", "formats", "rules", "shell", "sinks"))
+OUR_PLUGINS = PluginSettings(allow=("axes", "compliance", "dialects", "formats", "rules", "shell", "sinks"))
 
 INTRODUCTION = """\
 # Rule kinds

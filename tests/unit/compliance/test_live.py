@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stream_guard_compliance.live import MOST_HELD, PromptWatch, declared_tools, prompt_of
+from stream_guard_compliance.live import MOST_HELD, PromptWatch
+from stream_guard_compliance.prompts_in_turns import declared_tools, prompt_of
 from typer.testing import CliRunner, Result
 
 import stream_guard as sg
