@@ -192,24 +192,30 @@ def _write(
 
 def _print_result(name: str, result: ComplianceResult) -> None:
     """Print what was not checked first: a score over the rest would read as more than it is."""
+    from stream_guard.documents import printable
+
+    sentences = {rule.rule_id: printable(rule.description) for rule in result.extracted_rules}
+    partly = {rule.rule_id for rule in result.extracted_rules if rule.offset in result.covered}
     typer.echo(f"{name}: {result.verdict}")
-    left = result.demanded - len(result.checked)
-    typer.echo(f"  {result.demanded} sentences demand something: {len(result.checked)} checked, {left} not checked")
-    for verdict in result.verdicts:
+    checked, left = len(result.covered), result.demanded - len(result.covered)
+    typer.echo(f"  {result.demanded} sentences demand something: {checked} checked, {left} not checked")
+    for verdict in sorted(result.verdicts, key=lambda verdict: verdict.rule_id in partly):
         if verdict.verdict == "inconclusive":
-            typer.echo(f"  not checked {verdict.rule_id}: {verdict.reason}")
+            how = "checked in part" if verdict.rule_id in partly else "not checked"
+            typer.echo(f"  {how}: {sentences[verdict.rule_id]} ({printable(verdict.reason)})")
     for unparsed in result.unparsed:
-        typer.echo(f"  not read: {unparsed.sentence} ({unparsed.reason})")
+        typer.echo(f"  not checked: {printable(unparsed.sentence)} ({unparsed.reason})")
     for violation in result.violations:
         at = "at the end" if violation.event_index is None else f"event {violation.event_index}"
-        typer.echo(f"  {violation.severity.upper()} {violation.rule_id} ({at}): {violation.explanation}")
-        typer.echo(f"    evidence: {violation.evidence}")
+        told = f"{violation.severity.upper()} {violation.rule_id} ({at}): {printable(violation.explanation)}"
+        typer.echo(f"  {told}")
+        typer.echo(f"    evidence: {printable(violation.evidence)}")
     for verdict in result.verdicts:
         if verdict.verdict == "satisfied":
-            typer.echo(f"  satisfied {verdict.rule_id}: {verdict.reason}")
+            typer.echo(f"  kept: {sentences[verdict.rule_id]}")
     if result.score is not None:
-        share = len(result.checked) / result.demanded
-        typer.echo(f"  kept: {result.score:.0%} of what is checked, which is {share:.0%} of what is demanded")
+        share = checked / result.demanded
+        typer.echo(f"  in all, {result.score:.0%} is kept of what is checked, which is {share:.0%} of what is demanded")
     if result.tokens_used:
         typer.echo(f"  judge: {result.tokens_used} tokens, ${result.cost_usd:.4f}")
 

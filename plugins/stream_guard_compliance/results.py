@@ -92,8 +92,14 @@ class ComplianceResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def demanded(self) -> int:
-        """How many statements of the prompt demand something, those that could not be read included."""
-        return len(self.verdicts) + len(self.unparsed)
+        """How many sentences of the prompt demand something, those that could not be read included."""
+        return len({rule.offset for rule in self.extracted_rules} | {left.offset for left in self.unparsed})
+
+    @property
+    def covered(self) -> set[int]:
+        """Where the sentences stand of which something was checked."""
+        checked = {verdict.rule_id for verdict in self.checked}
+        return {rule.offset for rule in self.extracted_rules if rule.rule_id in checked}
 
     @property
     def checked(self) -> list[RuleVerdict]:

@@ -49,12 +49,30 @@ class PromptAccount(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unchecked(self) -> list[SentenceAccount]:
         """The statements that demand something and are not checked: no score speaks of them."""
-        return [one for one in self.sentences if one.standing in {"open", "condition", "unread"}]
+        return [one for one in self.sentences if one.standing in {"open", "condition", "advice", "unread"}]
+
+    @property
+    def covered(self) -> set[int]:
+        """Where the sentences stand of which something is checked."""
+        return {one.start for one in self.sentences if one.standing == "checked"}
+
+    @property
+    def broken(self) -> list[SentenceAccount]:
+        """The statements that a session broke, those that most broke first."""
+        return sorted((one for one in self.sentences if one.violated), key=lambda one: -one.violated)
+
+    def score(self) -> str:
+        """Return in one sentence how often what is checked was kept, and how much of the prompt that is."""
+        kept, broken = sum(one.satisfied for one in self.sentences), sum(one.violated for one in self.sentences)
+        if not kept + broken:
+            return "nothing was checked"
+        share = len(self.covered) / len(self.covered | {one.start for one in self.unchecked})
+        return f"{kept / (kept + broken):.0%} is kept of what is checked, which is {share:.0%} of what is demanded"
 
     def coverage(self) -> str:
         """Return in one sentence how much of what the prompt demands is checked."""
-        checked = sum(one.standing == "checked" for one in self.sentences)
-        left = len(self.unchecked)
+        checked = len(self.covered)
+        left = len({one.start for one in self.unchecked} - self.covered)
         return f"{checked + left} sentences demand something: {checked} checked, {left} not checked"
 
     def totals(self) -> dict[str, int]:
@@ -65,9 +83,9 @@ class PromptAccount(msgspec.Struct, frozen=True, kw_only=True):
 def account_of(prompt: str, found: Extraction, results: Iterable[ComplianceResult] = ()) -> PromptAccount:
     """Return the account of a prompt; statements are found again in the results by their place and kind."""
     results = list(results)
-    verdicts: Counter[tuple[int, str, str]] = Counter()
+    verdicts: Counter[tuple[int, str, bool, str]] = Counter()
     for result in results:
-        places = {rule.rule_id: (rule.offset, rule.kind) for rule in result.extracted_rules}
+        places = {rule.rule_id: (rule.offset, rule.kind, rule.checkable != "none") for rule in result.extracted_rules}
         verdicts.update((*places[verdict.rule_id], verdict.verdict) for verdict in result.verdicts)
     outcomes = Counter(result.verdict for result in results)
     lines = _Lines(prompt)
@@ -103,8 +121,8 @@ class _Lines:
         return self._numbers[min(place, len(self._numbers) - 1)]
 
 
-def _of_rule(rule: ExtractedRule, lines: _Lines, verdicts: Counter[tuple[int, str, str]]) -> SentenceAccount:
-    reading, place = rule.read.reading, (rule.rule.offset, rule.rule.kind)
+def _of_rule(rule: ExtractedRule, lines: _Lines, verdicts: Counter[tuple[int, str, bool, str]]) -> SentenceAccount:
+    reading, place = rule.read.reading, (rule.rule.offset, rule.rule.kind, bool(rule.compiled.rules))
     standing: Standing = "checked" if rule.compiled.rules else "open"
     if standing == "open" and reading.modality == "advice":
         standing = "advice"

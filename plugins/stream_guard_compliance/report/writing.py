@@ -40,7 +40,8 @@ def _markdown(account: PromptAccount) -> Iterator[str]:
         yield "Not checked:"
         yield ""
         for one in account.unchecked:
-            yield f"- line {one.line}: {code(one.text)} ({one.why or one.standing})"
+            part = "in part: " if one.start in account.covered else ""
+            yield f"- line {one.line}: {code(one.text)} ({part}{one.why or one.standing})"
         yield ""
     yield ", ".join(f"{count} {standing}" for standing, count in sorted(account.totals().items())) or "no sentence"
     yield ""
@@ -49,6 +50,14 @@ def _markdown(account: PromptAccount) -> Iterator[str]:
             f"{account.sessions} sessions: {account.violated} violated, {account.satisfied} satisfied, "
             f"{account.inconclusive} inconclusive; {account.tokens_used} tokens, ${account.cost_usd:.4f}"
         )
+        yield ""
+        yield f"{account.score()}."
+        yield ""
+    if account.broken:
+        yield "Broken:"
+        yield ""
+        for one in account.broken:
+            yield f"- line {one.line}: {code(one.text)} (in {one.violated} of {account.sessions} sessions)"
         yield ""
     yield "| line | sentence | read as | checked by | violated | kept | open | why |"
     yield "|---|---|---|---|---|---|---|---|"

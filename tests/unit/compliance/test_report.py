@@ -120,13 +120,14 @@ def test_commands_write_reports_and_totals(tmp_path: Path) -> None:
 
 def test_what_is_not_checked_comes_first() -> None:
     found = account(PROMPT, session("wipe_disk"))
-    assert found.coverage() == "4 sentences demand something: 1 checked, 3 not checked"
+    assert found.coverage() == "5 sentences demand something: 1 checked, 4 not checked"
     assert [one.text for one in found.unchecked] == [
         "Be kind.",
         "If the user is angry, call read_page.",
+        "Prefer short answers.",
         "Users must be over 18.",
     ]
     written = write_account(found, ReportForm.MARKDOWN)
     assert written.index("Be kind.") < written.index("wipe_disk")
     page = write_account(found, ReportForm.HTML)
-    assert page.index("3 not checked") < page.index("The prompt")
+    assert page.index("4 not checked") < page.index("The prompt")
