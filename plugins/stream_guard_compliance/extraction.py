@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,13 +15,11 @@ from stream_guard_compliance.compiling.gates import is_note
 from stream_guard_compliance.compiling.readings import compile_reading
 from stream_guard_compliance.proposals import Proposal, RefusedProposalError
 from stream_guard_compliance.reading.catalogue import ToolDeclaration
-from stream_guard_compliance.reading.context import modes_of
-from stream_guard_compliance.reading.document import Sentence
-from stream_guard_compliance.reading.sentences import NO_RULE, ReadSentence, catalogue_of, read_prompt
+from stream_guard_compliance.reading.sentences import ReadSentence, catalogue_of, read_prompt
 from stream_guard_compliance.reading.values import Reading, SeverityWord
 from stream_guard_compliance.results import BehavioralRule, Checkable, Unparsed
-from stream_guard_compliance.trying import GREETING, fires
-from stream_guard_compliance.verifying import verify
+from stream_guard_compliance.trying import GREETING, fires, with_other_tools
+from stream_guard_compliance.verifying import ToolGroup, groups_of, is_open, verify
 
 _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output", "allow_only", "limit"))
 _MAX_SLUG: Final = 60
@@ -126,37 +124,45 @@ def _with_proposals(
     read: list[ReadSentence], proposals: list[Proposal], context: CompileContext
 ) -> Iterator[ReadSentence]:
     """Yield the sentences, those that are open with what a model proposed and the verifier let pass."""
-    modes = modes_of(context.prompt) if proposals else frozenset()
+    groups = groups_of(read) if proposals else ()
+    taken: set[tuple[int, int]] = set()  # a proposal is taken once for a sentence
     for one in read:
-        quoted = [proposal for proposal in proposals if " ".join(proposal.quote.split()) in one.sentence.text]
-        if one.reading.concrete or one.reading.kind in NO_RULE or not quoted:
+        quoted = [
+            (number, proposal)
+            for number, proposal in enumerate(proposals)
+            if " ".join(proposal.quote.split()) in one.sentence.text and (one.sentence.offset, number) not in taken
+        ]
+        if not quoted or one.reading.kind == "permission" or compile_reading(one.reading, context).rules:
             yield one
             continue
         refused: list[str] = []
-        for proposal in quoted[:_MOST_PROPOSALS]:
+        for number, proposal in quoted[:_MOST_PROPOSALS]:
             try:
-                yield ReadSentence(one.sentence, _verified(proposal, one.sentence, context, modes))
-                break
+                reading = _verified(proposal, one, context, groups)
             except RefusedProposalError as reason:
                 refused.append(f"a model read {proposal.kind}, but {reason}")
-        else:
-            yield ReadSentence(one.sentence, replace(one.reading, why="; ".join((one.reading.why, *refused))))
+            else:
+                taken.add((one.sentence.offset, number))
+                yield replace(one, reading=reading)
+        if len(refused) == len(quoted[:_MOST_PROPOSALS]):
+            yield replace(one, reading=replace(one.reading, why="; ".join((one.reading.why, *refused))))
 
 
 _MOST_PROPOSALS: Final = 8  # for one sentence
 
 
-def _verified(proposal: Proposal, sentence: Sentence, context: CompileContext, modes: frozenset[str]) -> Reading:
+def _verified(proposal: Proposal, read: ReadSentence, context: CompileContext, groups: Sequence[ToolGroup]) -> Reading:
     """Return a proposed reading that the sentence shows, and whose own test holds."""
-    reading = verify(proposal, sentence, context.catalogue, modes)
+    reading = verify(proposal, read, context.catalogue, groups)
     rules = compile_reading(reading, context).rules
     if not rules:
         raise RefusedProposalError("no rule can be made of it")
-    if proposal.breaks:
-        if not fires(rules, proposal.breaks):
-            raise RefusedProposalError("its rule does not fire in the trace that is to break it")
-        if fires(rules, proposal.keeps) or fires(rules, GREETING):
-            raise RefusedProposalError("its rule fires in a trace that keeps it")
+    if not fires(rules, proposal.breaks):
+        raise RefusedProposalError("its rule does not fire in the trace that is to break it")
+    if fires(rules, proposal.keeps) or fires(rules, GREETING):
+        raise RefusedProposalError("its rule fires in a trace that keeps it")
+    if not is_open(proposal) and fires(rules, with_other_tools(proposal.breaks)):
+        raise RefusedProposalError("its rule fires whatever tool is called")
     return reading
 
 

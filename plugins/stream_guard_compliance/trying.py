@@ -23,6 +23,30 @@ def _registry() -> Registry:
     return build_registry()
 
 
+def with_other_tools(events: Sequence[Any]) -> list[Any]:
+    """Return a trace in which every call is one of a tool that no rule names."""
+    found: list[Any] = []
+    for event in events:
+        calls = event.get("tool_calls")
+        made = [{**call, "function": {"name": _OTHER, "arguments": _arguments(call)}} for call in _objects(calls)]
+        found.append(
+            {**event, **({"name": _OTHER} if "name" in event else {}), **({"tool_calls": made} if made else {})}
+        )
+    return found
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _arguments(call: dict[str, Any]) -> Any:
+    inner = call.get("function")
+    return inner.get("arguments") if isinstance(inner, dict) else None
+
+
+_OTHER: Final = "tool_that_nobody_names"
+
+
 def fires(rules: Sequence[Form], events: Sequence[Any]) -> bool:
     """Whether one of the rules fires in a trace; a trace that cannot be read shows nothing."""
     trace = read_trace(events)

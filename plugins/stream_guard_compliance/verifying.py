@@ -1,330 +1,358 @@
 """The verifier: a proposal becomes a rule only where the sentence shows all of it, and its own test holds.
 
 A model may see that a word left over changes nothing. It is not believed about anything that can be looked up: the
-quote, the tools, the polarity, the order, the number, the texts, that no condition stands in the sentence or above it,
-and that the rule fires in the trace that breaks it and is silent in the one that keeps it.
+quote, the tools, the polarity, the order, the numbers, the texts, that nothing in the sentence or above it narrows
+what is forbidden, that no word which relates or counts is passed over, and that the rule fires in the trace that
+breaks it and is silent in the one that keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from stream_guard_compliance.proposals import MOST_EVENTS, MOST_QUOTE, Proposal, RefusedProposalError
-from stream_guard_compliance.reading.catalogue import Catalogue
-from stream_guard_compliance.reading.circumstances import split_case
-from stream_guard_compliance.reading.claims import asks_for_yes, is_bounded
-from stream_guard_compliance.reading.commands import is_command
-from stream_guard_compliance.reading.context import is_turned, scope_of
-from stream_guard_compliance.reading.document import Sentence
-from stream_guard_compliance.reading.exemptions import split_request, words_of_deed
+from stream_guard_compliance.proposed_frames import FRAMES, ProposedFrame
+from stream_guard_compliance.reading.catalogue import Catalogue, words_of
+from stream_guard_compliance.reading.circumstances import said_case, split_case
+from stream_guard_compliance.reading.clauses import without_brackets
+from stream_guard_compliance.reading.commands import NAMES as COMMAND_NAMES
+from stream_guard_compliance.reading.composed.actions import is_described, root, verb_and_things
+from stream_guard_compliance.reading.composed.acts import act_of, narrowing_words
+from stream_guard_compliance.reading.composed.segments import parts_of
+from stream_guard_compliance.reading.context import scope_of
+from stream_guard_compliance.reading.exemptions import split_request, turned_request, words_of_deed
 from stream_guard_compliance.reading.frames import Frame, frame_of
-from stream_guard_compliance.reading.symbols import COUNTED
+from stream_guard_compliance.reading.sentences import ReadSentence
+from stream_guard_compliance.reading.statements import opened_scope, statements_of
+from stream_guard_compliance.reading.symbols import FILLERS
+from stream_guard_compliance.reading.text_forms import FILE_SORTS
 from stream_guard_compliance.reading.tokenizing import tokenize
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Circumstance, Kind, Reading
+from stream_guard_compliance.verified_fields import CHECKS, Quoted
 
-_NEGATIVE: Final = frozenset(("forbid_tool", "forbid_output"))
-_IN_TIME: Final = frozenset(("order", "confirm_before"))  # "after" and "until" are what these say, no conditions
-_LATER: Final = frozenset(("AFTER", "UNLESS", "WITHOUT", "PRECEDED", "BEFORE"))
-_TEXTS: Final = frozenset(("QUOTE", "CODE", "LITERAL", "FILE"))
-_SHARED_WORDS: Final = 2  # of a tool's name that a sentence has to have, where it does not name it
+# Words that relate one thing to another or count: a frame accounts for each of them.
+_RELATING: Final = frozenset(
+    (
+        *("UNLESS", "WITHOUT", "BEFORE", "AFTER", "PRECEDED", "TOGETHER", "OTHERTHAN", "MORETHAN", "ATMOST", "FEWER"),
+        *(
+            "ORFEWER",
+            "ATLEAST",
+            "AMOUNT",
+            "EXCEED",
+            "NUM",
+            "RANGE",
+            "TURN",
+            "ATONCE",
+            "WINDOW",
+            "SAME",
+            "AGAIN",
+            "TIMES",
+        ),
+        *("MULTIPLE", "ALONE", "ONLY", "FIRST", "FIRSTACT", "THEN", "VIA", "PARALLEL", "EXACTLY"),
+    )
+)
+_BINDS: Final = frozenset(
+    ("ONLY", "FORBIDDEN", "ATMOST", "FEWER", "ORFEWER", "EXACTLY", "NEED", "BAN", "DUTY", "NO", "ALONE", "MORETHAN")
+)
+_ALLOWS: Final = frozenset(("may", "need_not", "advice"))
 
 
-def verify(
-    proposal: Proposal, sentence: Sentence, catalogue: Catalogue, modes: frozenset[str] = frozenset()
-) -> Reading:
+ToolGroup: TypeAlias = tuple[frozenset[str], frozenset[str]]
+"""The words of a label, and the tools that stand under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """The part of a sentence that a proposal quotes, without the case and the exception that it names."""
+
+    tokens: Sequence[Token]
+    case: Circumstance | None = None
+    asked: tuple[str, ...] | None = None  # words by which a user asks for the deed
+
+
+def groups_of(read: Sequence[ReadSentence]) -> list[ToolGroup]:
+    """Return the groups of tools that a prompt lists under a label: "Page-changing: navigate, go_back"."""
+    found: list[ToolGroup] = []
+    for one in read:
+        tools = frozenset(token.text for token in one.tokens if token.symbol == "TOOL" and not token.described)
+        words = frozenset(re.findall(r"[a-z][a-z-]{2,40}", one.sentence.label.partition("(")[0].lower()))
+        if len(tools) > 1 and words:
+            found.append((words, tools))
+    return found
+
+
+def verify(proposal: Proposal, read: ReadSentence, catalogue: Catalogue, groups: Sequence[ToolGroup] = ()) -> Reading:
     """Return the reading that a proposal makes of a sentence; raises RefusedProposalError with what it cannot show."""
+    sentence = read.sentence
     quote = " ".join(proposal.quote.split())
     if not quote or len(quote) > MOST_QUOTE or quote not in sentence.text:
         raise RefusedProposalError("the quote does not stand in the sentence")
-    if sentence.is_code or sentence.is_example or sentence.is_heading or is_turned(sentence, modes):
-        raise RefusedProposalError("the sentence stands where no rules are")
-    tokens = tokenize(sentence.text, catalogue)
-    body, case, words = _gates(proposal, tokens)
-    scope = scope_of(sentence)
-    frame = frame_of(body, scope)
-    depends = any(token.symbol == "IF" for token in body) if proposal.kind in _IN_TIME else frame.condition
-    if scope or depends:
-        raise RefusedProposalError(f"it depends on a condition: {(frame.condition or scope)[:200]}")
-    _check_polarity(proposal, frame)
-    quoted = tokenize(quote, catalogue)
-    _check_tools(proposal, sentence, quoted, catalogue)
+    if sentence.is_code or sentence.is_example or sentence.is_heading or read.narrowed:
+        raise RefusedProposalError("the sentence stands where no rules are, or goes on with what stands before it")
+    frame = FRAMES.get((proposal.kind, proposal.shape))
+    if frame is None:
+        raise RefusedProposalError("it does not say which rule of its kind is meant")
+    for name in frame.needs:
+        if getattr(proposal, name) in ("", (), None):
+            raise RefusedProposalError(f"its frame needs {name}")
+    start = sentence.text.index(quote)
+    quoted = [token for token in read.tokens if token.start >= start and token.end <= start + len(quote)]
+    statement = _gated(proposal, _around(proposal, read, quoted))
+    _check_condition(proposal, statement.tokens, read, catalogue)
+    _check_polarity(frame, statement.tokens)
+    _check_words(frame, proposal, statement, quoted, catalogue)
+    _check_tools(proposal, read, quoted, catalogue, groups)
     _check_test(proposal)
-    reading = _shaped(proposal, quoted, frame)
-    if case is None and words is None:
-        return reading
-    kind: Kind = "conditional" if case is not None else "confirm_before"
-    gated = Reading(kind, reading.items, inner=reading, case=case, asked=words is not None, words=words or ())
-    return replace(gated, concrete=True, proposed=True)
+    _check_files(proposal, quoted)
+    for check in frame.checks:
+        CHECKS[check](proposal, Quoted(quoted, catalogue, quote, _is_ban(statement.tokens)))
+    return _reading(proposal, frame, statement)
 
 
-def _gates(
-    proposal: Proposal, tokens: Sequence[Token]
-) -> tuple[Sequence[Token], Circumstance | None, tuple[str, ...] | None]:
+def is_open(proposal: Proposal) -> bool:
+    """Whether a proposal is about calls of tools that it does not name."""
+    frame = FRAMES[proposal.kind, proposal.shape]
+    return frame.is_open or not (proposal.tools or proposal.first)
+
+
+def _around(proposal: Proposal, read: ReadSentence, quoted: Sequence[Token]) -> Sequence[Token]:
+    """Return the statements that a quote stands in; what stands before them must not make a condition."""
+    found: list[Token] = []
+    for statement in statements_of(read.tokens):
+        if any(token in quoted for token in statement):
+            found += statement
+        elif not found and opened_scope(statement) and not _is_after_call(statement, proposal):
+            raise RefusedProposalError(f"it depends on a condition: {opened_scope(statement)[:200]}")
+    if not found:
+        raise RefusedProposalError("the quote has no words")
+    reason = next((at for at, token in enumerate(found) if token.low in _REASONS and found[at - 1].text == ","), None)
+    return found[:reason]
+
+
+_REASONS: Final = frozenset(("since", "because", "as"))
+
+
+def _is_after_call(statement: Sequence[Token], proposal: Proposal) -> bool:
+    """Whether a clause only says that the call was made which comes first: "Once you have transferred them"."""
+    said = {root(word) for token in statement for word in token.low.split()}
+    opens = statement[0].symbol in {"ONCE", "AFTER"} and any(token.symbol == "YOU" for token in statement)
+    return opens and any(verb_and_things(tool)[0] in said for tool in proposal.first)
+
+
+def _gated(proposal: Proposal, tokens: Sequence[Token]) -> _Statement:
     """Return a statement without the case and the exception that a proposal names, and these two."""
     case: Circumstance | None = None
     body: Sequence[Token] = tokens
     if proposal.in_case:
-        case, body = split_case(tokens)
+        case, body = said_case(tokens, proposal.said) if proposal.said else split_case(tokens)
         if case is None:
             raise RefusedProposalError("no trace can tell the case that the sentence begins with")
-    if (
-        proposal.shape == "finish" and body and body[0].low == "to"
-    ):  # "To give the final answer, call X": what it is for
-        comma = next((number for number, token in enumerate(body) if token.text == ","), -1)
-        body = body[comma + 1 :]
     if not proposal.unless_asked:
-        return body, case, None
-    head, named = split_request(body)
+        return _Statement(_without_purpose(proposal, body), case)
+    head, named = split_request(turned_request(body))
     if named is None:
         raise RefusedProposalError("the sentence does not say that the user may ask for it")
-    return head, case, (*named, *words_of_deed(head))
+    words = _MORE if proposal.kind == "limit" else words_of_deed(head)
+    return _Statement(head, case, (*named, *words))
 
 
-def _check_polarity(proposal: Proposal, frame: Frame) -> None:
-    if frame.who == "nobody" or frame.modality in {"may", "need_not", "advice", "fact"}:
+_MORE: Final = ("another", "second", "more", "several", "multiple", "two", "three", "both")  # than a limit allows
+
+
+def _without_purpose(proposal: Proposal, tokens: Sequence[Token]) -> Sequence[Token]:
+    """Return "To give the final answer, call X" without what it is for."""
+    if proposal.shape != "finish" or not tokens or tokens[0].low != "to":
+        return tokens
+    comma = next((number for number, token in enumerate(tokens) if token.text == ","), -1)
+    return tokens[comma + 1 :]
+
+
+def _check_condition(proposal: Proposal, tokens: Sequence[Token], read: ReadSentence, catalogue: Catalogue) -> None:
+    """Refuse what depends on a condition; one that only names what the sentence is about anyway is none."""
+    scope = scope_of(read.sentence)
+    parts = parts_of(tokens)
+    if parts is None:
+        condition = frame_of(tokens).condition if any(token.symbol == "IF" for token in tokens) else ""
+    else:
+        condition = next((" ".join(token.text for token in one.tokens) for one in parts.of("if") if one.tokens), "")
+    if any(is_described(tool, condition.lower().split(), catalogue) for tool in proposal.first):
+        condition = ""  # that what comes first was called: "Whenever a card gets frozen"
+    outside = [token for token in tokens if token.text not in condition.split()]
+    about = {root(word) for token in outside for word in token.low.split()}
+    about |= {root(word) for text in (*proposal.texts, *proposal.tools, *proposal.files) for word in words_of(text)}
+    deeds = [phrase for phrase, name in COMMAND_NAMES.items() if name in proposal.texts]
+    about |= {root(word) for phrase in deeds for word in phrase.split()}
+    for found in (condition, scope):
+        if found and not _names_activity(found, about):
+            raise RefusedProposalError(f"it depends on a condition: {found[:200]}")
+
+
+def _names_activity(condition: str, about: set[str]) -> bool:
+    """Whether a condition says what the agent does, and the sentence is about that: "When terminating processes"."""
+    words = [word.strip(".,:;()*").lower() for word in condition.split()]
+    words = words[1:] if words[:1] and words[0] in {"when", "while", "whenever", "for"} else words
+    things = {root(word) for word in words[1:] if word not in FILLERS}
+    return bool(things) and words[0].endswith("ing") and len(words) <= _ACTIVITY and things <= about
+
+
+_ACTIVITY: Final = 5  # words of what the agent does
+
+
+def _is_ban(tokens: Sequence[Token]) -> bool:
+    symbols = [token.symbol for token in tokens if token.symbol]
+    return frame_of(tokens).modality == "must_not" or "FORBIDDEN" in symbols or symbols[:1] == ["NO"]
+
+
+def _check_polarity(frame: ProposedFrame, tokens: Sequence[Token]) -> None:
+    found: Frame = frame_of(tokens)
+    symbols = {token.symbol for token in tokens}
+    advises = bool(symbols & {"ADVICE", "FREE"}) or found.modality == "advice"
+    if advises or (found.modality in {*_ALLOWS, "fact"} and not symbols & _BINDS):
         raise RefusedProposalError("the sentence allows, advises or states something, and asks for nothing")
-    negative = frame.modality == "must_not"
-    if (proposal.kind in _NEGATIVE or proposal.shape in {"command", "not_after"}) and not negative:
+    bans = _is_ban(tokens)
+    if frame.polarity == "not" and not bans:
         raise RefusedProposalError("the sentence forbids nothing")
-    if proposal.kind in {"require_tool", "require_output"} and negative:
-        raise RefusedProposalError("the sentence forbids, and does not ask for a call or a text")
+    if frame.polarity == "must" and bans:
+        raise RefusedProposalError("the sentence forbids, and does not ask for a call, a text or a value")
 
 
-def _check_tools(proposal: Proposal, sentence: Sentence, quoted: Sequence[Token], catalogue: Catalogue) -> None:
-    named = {token.text for token in quoted if token.symbol == "TOOL"}
-    above = tokenize(" ".join((sentence.label, *sentence.leads, sentence.describes)), catalogue)
-    named |= {token.text for token in above if token.symbol == "TOOL"} if proposal.shape else set()
-    words = catalogue.stems(word for token in quoted for word in token.low.split() if word.isalpha())
-    for tool in (*proposal.tools, *proposal.first):
+def _check_words(
+    frame: ProposedFrame, proposal: Proposal, statement: _Statement, quoted: Sequence[Token], catalogue: Catalogue
+) -> None:
+    """Refuse a frame that the words do not show, that passes over one which relates or counts, or a narrowing."""
+    held = {token.symbol for token in quoted} | {word for token in quoted for word in token.low.split()}
+    for group in frame.shown:
+        if not held & set(group.split()):
+            raise RefusedProposalError(f"the quote has no word that says so, such as {group.split()[0].lower()}")
+    uses = set(frame.uses.split())
+    plain = without_brackets(statement.tokens)
+    for token, following in itertools.zip_longest(plain, plain[1:]):
+        pronoun = token.low == "one" and following is not None and following.low in {"that", "which", "of", "who"}
+        if token.symbol in _RELATING and token.symbol not in uses and not pronoun:
+            raise RefusedProposalError(f'it passes over "{token.text[:80]}"')
+    _check_segments(proposal, plain, catalogue)
+    said = (*proposal.texts, *proposal.files, *proposal.tools, *proposal.first, proposal.argument)
+    used = frozenset(root(word) for text in said for word in words_of(text))
+    for segment in _segments(plain, proposal):
+        words = narrowing_words(segment, used)
+        if words:
+            raise RefusedProposalError(f'it passes over what narrows the sentence: "{" ".join(words)[:100]}"')
+
+
+def _check_segments(proposal: Proposal, tokens: Sequence[Token], catalogue: Catalogue) -> None:
+    """Refuse what passes over a clause: each that relates has a tool or a text of the proposal in it, or a yes."""
+    tools = (*proposal.tools, *proposal.first)
+    for opener, segment in _related(tokens):
+        words = [word for token in segment for word in token.low.split()]
+        known = any(token.symbol in _YES or token.text in (*tools, *proposal.texts) for token in segment)
+        if not known and not any(is_described(tool, words, catalogue) for tool in tools) and tools:
+            raise RefusedProposalError(f'it passes over what stands behind "{opener}"')
+    named = {token.text for token in tokens if token.symbol == "TOOL" and not token.described}
+    plain = proposal.kind == "forbid_tool" and not named and not proposal.files
+    left = act_of(tokens, catalogue).left if plain else ()
+    if left:
+        raise RefusedProposalError(f'it passes over "{" ".join(left)[:100]}"')
+
+
+_YES: Final = frozenset(("APPROVAL", "AGREE", "ASK", "REPLY", "ANSWER", "TOOLCALL", "TOOLWORD", "QUOTE", "EACH"))
+_OPENS: Final = frozenset(("UNLESS", "WITHOUT", "BEFORE", "AFTER"))
+
+
+def _related(tokens: Sequence[Token]) -> Iterator[tuple[str, list[Token]]]:
+    """Yield the clauses that a word of relation opens, up to the next comma or such word, with that word."""
+    opener, held = "", list[Token]()
+    for token in tokens:
+        if token.symbol in _OPENS or (token.text in {",", ";"} and held):
+            if opener:
+                yield opener, held
+            opener, held = (token.low if token.symbol in _OPENS else ""), []
+        elif opener:
+            held.append(token)
+    if opener:
+        yield opener, held
+
+
+_CUTS: Final = frozenset(("BEFORE", "AFTER", "UNLESS", "WITHOUT", "PRECEDED", "THEN", "NEED", "IF", "CUT"))
+
+
+def _segments(tokens: Sequence[Token], proposal: Proposal) -> list[list[Token]]:
+    """Return the parts of a statement in which a narrowing counts: not beside what comes first, nor beside a yes."""
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.symbol in _CUTS:
+            found.append([])
+        else:
+            found[-1].append(token)
+    comes_first = set(proposal.first) - set(proposal.tools)
+    return [
+        part
+        for part in found
+        if not any(token.symbol in {"APPROVAL", "AGREE", "ASK"} or token.text in comes_first for token in part)
+    ]
+
+
+def _check_tools(
+    proposal: Proposal,
+    read: ReadSentence,
+    quoted: Sequence[Token],
+    catalogue: Catalogue,
+    groups: Sequence[ToolGroup],
+) -> None:
+    """Refuse a tool that neither the quote nor what it stands under names or describes, and one that is passed over."""
+    sentence = read.sentence
+    asked = {catalogue.means(tool) for tool in (*proposal.tools, *proposal.first)}
+    named = {token.text for token in quoted if token.symbol == "TOOL" and not token.described}
+    above = tokenize(" ".join((sentence.label, *sentence.leads, sentence.heading, sentence.describes)), catalogue)
+    known = named | {token.text for token in (*read.tokens, *above) if token.symbol == "TOOL" and not token.described}
+    known |= {catalogue.means(sentence.describes)} if sentence.describes else set()
+    spoken = (*read.tokens, *above)
+    words = [word for token in spoken if token.symbol != "TOOL" for word in token.low.split()]
+    words += [word for token in spoken if token.described for word in words_of(token.text)]
+    known |= {tool for label, tools in groups if label <= set(words) for tool in tools}
+    for tool in sorted(asked):
         if catalogue.closed and not catalogue.knows(tool):
             raise RefusedProposalError(f"{tool[:100]} is no tool of the agent")
-        shared = len(catalogue.stems([tool]) & words) >= _SHARED_WORDS or _names_group(tool, quoted)
-        described = bool(proposal.shape) and shared
-        if catalogue.means(tool) not in named and not described:
+        if tool not in known and not is_described(tool, words, catalogue):
             raise RefusedProposalError(f"the quote does not name {tool[:100]}")
+    passed = sorted(name for name in named if asked and name not in asked and name != proposal.argument)
+    if passed:
+        raise RefusedProposalError(f"it passes over {passed[0][:100]}, which the quote names too")
 
 
-def _names_group(tool: str, quoted: Sequence[Token]) -> bool:
-    """Whether the quote names the group that a tool belongs to: "the Browser tool" for Browser.goto."""
-    group, dot, _ = tool.partition(".")
-    names = [number for number, token in enumerate(quoted) if token.text == group]
-    return bool(dot) and any(
-        token.symbol == "TOOLWORD" for number in names for token in quoted[number + 1 : number + 2]
-    )
+def _check_files(proposal: Proposal, quoted: Sequence[Token]) -> None:
+    """Refuse sorts of files that the quote does not speak of."""
+    said = {root(word) for token in quoted for word in token.low.split()}
+    spelt = " ".join(token.low for token in quoted).replace(" ", "")
+    for sort in proposal.files:
+        named = sort in FILE_SORTS and root(sort) in said
+        if not named and not (sort.startswith("*.") and sort[1:].lower() in spelt):
+            raise RefusedProposalError(f"the quote does not speak of {sort[:40]} files")
 
 
 def _check_test(proposal: Proposal) -> None:
-    """Refuse a proposal whose test is missing where it is needed, or too long to be run."""
-    tested = bool(proposal.breaks) and bool(proposal.keeps)
+    """Refuse a proposal whose test is missing, proves nothing, or is too long to be run."""
     if max(len(proposal.breaks), len(proposal.keeps)) > MOST_EVENTS:
         raise RefusedProposalError(f"its test has more than {MOST_EVENTS} events")
-    if not tested and (
-        proposal.shape or proposal.in_case or proposal.unless_asked or proposal.breaks or proposal.keeps
-    ):
-        raise RefusedProposalError("it needs a trace that breaks it and one that keeps it")
+    if not proposal.breaks or not any(event.get("type") in _ACTS for event in proposal.keeps):
+        raise RefusedProposalError("it needs a trace that breaks it, and one in which the agent acts and keeps it")
 
 
-_Check: TypeAlias = Callable[[Proposal, Sequence[Token], Frame], Reading]
+_ACTS: Final = frozenset(("agent_message", "tool_call"))
 
 
-def _shaped(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    check = _SHAPES.get(proposal.shape) or _CHECKS.get(proposal.kind)
-    if check is None:
-        raise RefusedProposalError("it does not say which rule of its kind is meant")
-    return check(proposal, quoted, frame)
-
-
-def _tools(proposal: Proposal, _quoted: Sequence[Token], _frame: Frame) -> Reading:
-    if not proposal.tools:
-        raise RefusedProposalError("it names no tool")
-    return Reading(proposal.kind, proposal.tools, concrete=True, proposed=True)
-
-
-def _allow_only(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    if not any(token.symbol in {"ONLY", "OTHERTHAN"} for token in quoted):
-        raise RefusedProposalError("the quote does not say that other tools are forbidden")
-    return _tools(proposal, quoted, frame)
-
-
-def _confirm(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    if not asks_for_yes(quoted, frame.modality) and not _waits_for_yes(quoted):
-        raise RefusedProposalError("the quote asks for no yes of a person before it")
-    return _tools(proposal, quoted, frame)
-
-
-def _waits_for_yes(quoted: Sequence[Token]) -> bool:
-    """Whether a call comes once a person has agreed: "Once the user approved it, use X"."""
-    symbols = [token.symbol for token in quoted if token.symbol]
-    agrees = symbols.index("AGREE") if "AGREE" in symbols else -1
-    tool = symbols.index("TOOL") if "TOOL" in symbols else -1
-    return symbols[:1] in (["ONCE"], ["AFTER"]) and "PERSON" in symbols[:agrees] and 0 < agrees < tool
-
-
-def _order(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    if not proposal.first or not proposal.tools:
-        raise RefusedProposalError("an order needs the tools that come first and those that wait")
-    if not _comes_first(proposal, quoted, negated=frame.modality == "must_not"):
-        raise RefusedProposalError("the quote does not put the calls in this order")
-    items = (*proposal.first, *proposal.tools)
-    return Reading("order", items, first=proposal.first, second=proposal.tools, concrete=True, proposed=True)
-
-
-def _comes_first(proposal: Proposal, quoted: Sequence[Token], *, negated: bool) -> bool:
-    """Whether the words between two tools say which call comes first; where they do not, nothing is proved."""
-    symbols = [token.symbol for token in quoted]
-    first = [number for number, token in enumerate(quoted) if token.text in proposal.first]
-    second = [number for number, token in enumerate(quoted) if token.text in proposal.tools]
-    if not first or not second:
-        return False
-    if "BEFORE" in symbols and not negated:
-        at = symbols.index("BEFORE")
-        return first[-1] < at < second[0] or (at < second[0] and second[-1] < first[0])
-    later = [number for number, symbol in enumerate(symbols) if symbol in _LATER]
-    if later:
-        return second[-1] < later[0] < first[0]
-    then = "THEN" in symbols or any(token.low == "then" for token in quoted)
-    return ("FIRST" in symbols or then) and first[-1] < second[0] and not negated
-
-
-def _limit(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    if proposal.most is None or not is_bounded([token for token in quoted if token.symbol], frame.modality):
-        raise RefusedProposalError("the quote sets no upper bound")
-    if any(token.symbol in {"TURN", "WINDOW", "ATONCE"} for token in quoted):
-        raise RefusedProposalError("it counts over a part of a session")
-    _check_number(proposal, quoted)
-    about = proposal.tools or ("calls",)
-    return Reading("limit", tuple(f"{tool}<={proposal.most}" for tool in about), concrete=True, proposed=True)
-
-
-def _check_number(proposal: Proposal, quoted: Sequence[Token]) -> None:
-    numbers = {_number(token) for token in quoted}
-    fewer = any(token.symbol == "FEWER" or token.low in {"under", "below"} for token in quoted)
-    wanted = proposal.least if proposal.least is not None else proposal.most
-    if wanted is None or (wanted + fewer not in numbers):
-        raise RefusedProposalError(f"the quote does not have the number {wanted}")
-
-
-def _number(token: Token) -> int:
-    if token.symbol == "ONCE":
-        return 1
-    if token.low in {"twice", "thrice"}:
-        return 2 if token.low == "twice" else 3
-    if token.symbol == "MULTIPLE":
-        return 1  # not several: one
-    if token.symbol != "NUM":
-        return -1
-    return COUNTED[token.low] if token.low in COUNTED else int("".join(filter(str.isdigit, token.text)) or -1)
-
-
-def _said(proposal: Proposal, quoted: Sequence[Token]) -> tuple[str, ...]:
-    """Return the texts, which have to stand in the quote in quotation marks or as code."""
-    stands = {token.text for token in quoted if token.symbol in _TEXTS}
-    if not proposal.texts or not set(proposal.texts) <= stands:
-        raise RefusedProposalError("the texts do not stand in quotation marks in the quote")
-    return proposal.texts
-
-
-def _output(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    texts = _said(proposal, quoted)
-    symbol = {"start": "OPEN", "end": "CLOSE"}.get(proposal.place)
-    if symbol and not any(token.symbol in {symbol, "PREAMBLE", "END"} for token in quoted):
-        raise RefusedProposalError("the quote does not say where in a response the text stands")
-    return Reading(proposal.kind, texts, place=proposal.place, concrete=True, proposed=True)
-
-
-def _command(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    texts = _said(proposal, quoted)
-    if not all(is_command(text) for text in texts):
-        raise RefusedProposalError("what must not stand in arguments is no command and no flag")
-    return Reading("forbid_arg", texts, first=proposal.tools, shape="command", concrete=True, proposed=True)
-
-
-def _argument(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    names = {token.text for token in quoted if token.symbol in {"CODE", "ARGNAME", "TOOL"}}
-    if not proposal.argument or proposal.argument not in names:
-        raise RefusedProposalError("the quote does not name the argument")
-    _check_number(proposal, quoted)
-    least = proposal.least is not None
-    if least != any(token.symbol == "ATLEAST" for token in quoted):
-        raise RefusedProposalError("the quote has a bound on the other side")
-    items, tools = (proposal.argument,), proposal.tools
-    over = None if least else float(proposal.most or 0)
-    under = float(proposal.least) if proposal.least is not None else None
-    return Reading(
-        "forbid_arg", items, first=tools, over=over, least=under, shape="argument", concrete=True, proposed=True
-    )
-
-
-def _per_turn(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    if not any(token.symbol in {"TURN", "ATONCE"} for token in quoted) or not proposal.tools:
-        raise RefusedProposalError("the quote does not count calls of a tool in one response")
-    _check_number(proposal, quoted)
-    items = tuple(f"{tool}<={proposal.most}" for tool in proposal.tools)
-    return Reading("limit", items, shape="per_turn", concrete=True, proposed=True)
-
-
-def _alone(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    last = proposal.shape == "last"
-    says = any(token.symbol in {"ALONE", "TOGETHER"} or (last and token.low == "last") for token in quoted)
-    if not says or not proposal.tools:
-        raise RefusedProposalError("the quote does not say what a call may stand together with")
-    reading = Reading("limit", proposal.tools, shape="alone", concrete=True, proposed=True)
-    return replace(reading, place="end") if last else reading
-
-
-def _repeat(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    if frame.modality != "must_not" or not any(token.symbol == "SAME" for token in quoted):
-        raise RefusedProposalError("the quote does not forbid the same call")
-    return Reading("limit", proposal.tools, shape="repeat", concrete=True, proposed=True)
-
-
-def _not_after(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    if not any(token.symbol == "AFTER" for token in quoted) or not proposal.first or not proposal.tools:
-        raise RefusedProposalError("the quote does not say after which call another is forbidden")
-    soon = any(token.symbol == "AFTER" and " " in token.low for token in quoted)
-    items, first, second = (*proposal.first, *proposal.tools), proposal.first, proposal.tools
-    return Reading(
-        "order", items, first=first, second=second, shape="not_after", soon=soon, concrete=True, proposed=True
-    )
-
-
-def _first_action(proposal: Proposal, quoted: Sequence[Token], _frame: Frame) -> Reading:
-    says = any(token.symbol in {"FIRST", "FIRSTACT", "OPEN"} for token in quoted)
-    if not says or not proposal.first:
-        raise RefusedProposalError("the quote does not say which call is the first")
-    first = proposal.first
-    return Reading("order", first, first=first, either=True, shape="first_action", concrete=True, proposed=True)
-
-
-def _finish(proposal: Proposal, quoted: Sequence[Token], frame: Frame) -> Reading:
-    ends = any(token.symbol in {"CLOSE", "END"} or token.low in {"final", "complete", "done"} for token in quoted)
-    if not ends:
-        raise RefusedProposalError("the quote does not say that the work ends with the call")
-    return replace(_tools(proposal, quoted, frame), shape="finish")
-
-
-_CHECKS: Final[dict[str, _Check]] = {
-    "forbid_tool": _tools,
-    "allow_only": _allow_only,
-    "require_tool": _tools,
-    "order": _order,
-    "confirm_before": _confirm,
-    "limit": _limit,
-    "forbid_output": _output,
-    "require_output": _output,
-    "forbid_arg": _command,
-}
-_SHAPES: Final[dict[str, _Check]] = {
-    "per_turn": _per_turn,
-    "alone": _alone,
-    "last": _alone,
-    "repeat": _repeat,
-    "not_after": _not_after,
-    "first_action": _first_action,
-    "finish": _finish,
-    "argument": _argument,
-    "command": _command,
-}
+def _reading(proposal: Proposal, frame: ProposedFrame, statement: _Statement) -> Reading:
+    shape = proposal.shape if frame.shape is None else frame.shape
+    plain = replace(frame.build(proposal), shape=shape, concrete=True, proposed=True)  # type: ignore[arg-type]
+    plain = replace(plain, files=proposal.files)
+    soon = any(token.symbol == "AFTER" and " " in token.low for token in statement.tokens)
+    inner = replace(plain, soon=soon) if proposal.shape == "not_after" else plain
+    if statement.case is None and statement.asked is None:
+        return inner
+    kind: Kind = "conditional" if statement.case is not None else "confirm_before"
+    gated = Reading(kind, inner.items, inner=inner, case=statement.case, asked=statement.asked is not None)
+    return replace(gated, words=statement.asked or (), concrete=True, proposed=True)

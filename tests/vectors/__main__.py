@@ -11,7 +11,7 @@ from pathlib import Path
 from ruamel.yaml.error import YAMLError
 from stream_guard_compliance.proposals import Proposal
 
-from tests.vectors.behaviour import BehaviourScores, is_behaviour, read_proposals, run_behaviour
+from tests.vectors.behaviour import BehaviourScores, is_behaviour, proposal_lines, read_proposals, run_behaviour
 from tests.vectors.case import Case, LeftOut, Runner, read_cases, run_case
 from tests.vectors.labels import Scores, is_label, run_label
 from tests.vectors.runners import RUNNERS
@@ -55,6 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(beside.labels.lines()))
     if beside.behaviour.is_used:
         print("\n".join(beside.behaviour.lines()))
+        print("\n".join(proposal_lines(proposals, folder) if proposals and folder else ()))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from stream_guard_compliance import ComplianceResult, check_compliance
+from stream_guard_compliance import ComplianceResult, check_compliance, extract
 from stream_guard_compliance.proposals import Proposal
 
 from stream_guard.settings import Settings
@@ -146,8 +146,31 @@ def read_prompt_file(folder: Path, name: str) -> tuple[str, tuple[str, ...]]:
 
 def read_proposals(file: Path) -> dict[str, list[Proposal]]:
     """Return what was proposed for each prompt; ``wrong`` marks those that must be refused."""
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     found: dict[str, list[Proposal]] = {}
-    for row in rows:
-        found.setdefault(row["prompt"], []).append(msgspec.convert(row["proposal"], type=Proposal))
+    for name, proposal, _ in proposed_in(file):
+        found.setdefault(name, []).append(proposal)
     return found
+
+
+def proposed_in(file: Path) -> Iterator[tuple[str, Proposal, str]]:
+    """Yield the prompt and the proposal of each line, and why it is wrong, where it is."""
+    for line in filter(str.strip, file.read_text(encoding="utf-8").splitlines()):
+        row = json.loads(line)
+        yield row["prompt"], msgspec.convert(row["proposal"], type=Proposal), row.get("wrong", "")
+
+
+def is_accepted(proposal: Proposal, prompt: str, tools: Sequence[str]) -> bool:
+    """Whether a proposal alone becomes a rule of its prompt."""
+    found = extract(prompt, tools, proposals=[proposal])
+    return any(rule.read.reading.proposed and rule.compiled.rules for rule in found.rules)
+
+
+def proposal_lines(file: Path, folder: Path) -> Iterator[str]:
+    """Yield how many of the right and of the wrong proposals are accepted, each by itself."""
+    accepted: Counter[tuple[bool, bool]] = Counter()
+    for name, proposal, wrong in proposed_in(file):
+        prompt, tools = read_prompt_file(folder, name.removesuffix(".txt"))
+        accepted[bool(wrong), is_accepted(proposal, prompt, tools)] += 1
+    for is_wrong, sort in ((False, "right"), (True, "wrong")):
+        taken = accepted[is_wrong, True]
+        yield f"{sort} proposals accepted: {_share(taken, taken + accepted[is_wrong, False])}"

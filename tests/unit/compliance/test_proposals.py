@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from stream_guard_compliance import ComplianceResult, check_compliance, extract
 from stream_guard_compliance.proposals import Proposal
+from stream_guard_compliance.proposed_frames import FRAMES as PROPOSED
+from stream_guard_compliance.proposed_frames import MEANINGS
 from stream_guard_compliance.proposing import estimate
 
 from stream_guard.registry import build_registry
@@ -18,9 +20,8 @@ from tests.unit.compliance.test_judge import endpoint
 
 TOOLS = ["pay_bill", "check_user", "wipe_disk", "done"]
 REGISTRY = build_registry()
-ORDER = {"kind": "order", "first": ["check_user"], "tools": ["pay_bill"]}
-YES = {"kind": "confirm_before", "tools": ["pay_bill"]}
-TURNED = {"kind": "order", "first": ("check_user",), "tools": ("pay_bill",)}
+ORDER = {"kind": "order", "first": ("check_user",), "tools": ("pay_bill",)}
+YES = {"kind": "confirm_before", "tools": ("pay_bill",)}
 
 
 def read(prompt: str, **proposal: Any) -> tuple[str, bool, str]:
@@ -29,18 +30,44 @@ def read(prompt: str, **proposal: Any) -> tuple[str, bool, str]:
     return rule.rule.kind, bool(rule.compiled.rules), rule.compiled.why
 
 
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"type": "tool_call", "name": tool, "args": args, "id": tool}
+
+
+def done(tool: str) -> dict[str, Any]:
+    return {"type": "tool_result", "name": tool, "content": "ok", "call_id": tool}
+
+
+def says(text: str) -> dict[str, Any]:
+    return {"type": "agent_message", "content": text}
+
+
+def asks(text: str) -> dict[str, Any]:
+    return {"type": "user_message", "content": text}
+
+
+FINE = (call("check_user"),)
+BROKEN = {
+    "forbid_tool": ((call("wipe_disk"),), FINE),
+    "require_tool": (FINE, (call("done"),)),
+    "order": ((call("pay_bill"),), (call("check_user"), done("check_user"), call("pay_bill"))),
+    "confirm_before": ((call("pay_bill"),), (says("Shall I pay it?"), asks("yes"), call("pay_bill"))),
+    "limit": (tuple(call("pay_bill", n=n) for n in range(4)), (call("pay_bill"),)),
+    "forbid_output": ((says("But it is free!"),), (says("It costs a lot."),)),
+}
+
+
 @pytest.mark.parametrize(
     ("sentence", "proposal"),
     [
-        ("Never, my friend, call wipe_disk.", {"kind": "forbid_tool", "tools": ["wipe_disk"]}),
-        ("You must kindly call done.", {"kind": "require_tool", "tools": ["done"]}),
+        ("Never, my friend, call wipe_disk.", {"kind": "forbid_tool", "tools": ("wipe_disk",)}),
         ("You must use check_user right before lightly using pay_bill, always.", ORDER),
         ("Never ever so much as call pay_bill before check_user.", ORDER),
         ("Never lightly call pay_bill without the polite approval of the user.", YES),
-        ("Never bother to call pay_bill more than 3 times.", {"kind": "limit", "tools": ["pay_bill"], "most": 3}),
+        ("Never bother to call pay_bill more than 3 times.", {"kind": "limit", "tools": ("pay_bill",), "most": 3}),
         (
             'Never tell anybody "it is free" or "it is cheap" lightly.',
-            {"kind": "forbid_output", "texts": ["it is free"]},
+            {"kind": "forbid_output", "texts": ("it is free",)},
         ),
     ],
 )
@@ -48,11 +75,12 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
     sentence: str, proposal: dict[str, Any]
 ) -> None:
     assert not any(rule.compiled.rules for rule in extract(sentence, TOOLS).rules)
-    kind, concrete, _ = read(sentence, **{key: tuple(v) if isinstance(v, list) else v for key, v in proposal.items()})
-    assert (kind, concrete) == (proposal["kind"], True)
-    (rule,) = extract(sentence, TOOLS, proposals=[Proposal(quote=sentence, **proposal)]).rules
-    assert not rule.compiled.certain
-    assert "mode: shadow" in extract(sentence, TOOLS, proposals=[Proposal(quote=sentence, **proposal)]).policy_yaml()
+    breaks, keeps = BROKEN[proposal["kind"]]
+    made = Proposal(**{"quote": sentence, "breaks": breaks, "keeps": keeps, **proposal})
+    found = extract(sentence, TOOLS, proposals=[made])
+    (rule,) = found.rules
+    assert (rule.rule.kind, rule.compiled.certain, bool(rule.compiled.rules)) == (proposal["kind"], False, True)
+    assert "mode: shadow" in found.policy_yaml()
 
 
 @pytest.mark.parametrize(
@@ -61,16 +89,17 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
         ("Never lightly call wipe_disk.", {"quote": "Never call wipe_disk."}, "does not stand in the sentence"),
         ("Never lightly call wipe_disk.", {"tools": ("format_disk",)}, "no tool of the agent"),
         ("Never lightly call wipe_disk.", {"tools": ("pay_bill",)}, "does not name pay_bill"),
-        ("Never lightly call wipe_disk.", {"kind": "require_tool"}, "does not ask for a call or a text"),
+        ("Never lightly call wipe_disk.", {"kind": "require_tool"}, "does not ask for a call"),
         ("Kindly call wipe_disk.", {}, "forbids nothing"),
         ("Never call wipe_disk if the user is angry.", {}, "depends on a condition"),
         ("Prefer wipe_disk over pay_bill.", {"tools": ("wipe_disk",)}, "allows, advises"),
-        ("Please use wipe_disk wisely.", {"kind": "allow_only"}, "other tools are forbidden"),
+        ("You must kindly call done.", {"kind": "require_tool", "tools": ("done",)}, "fires in a trace that keeps it"),
+        ("Please use wipe_disk wisely.", {"kind": "allow_only"}, "no word that says so"),
         ("Never lightly call wipe_disk.", {"kind": "confirm_before"}, "asks for no yes"),
         ("Never lightly call wipe_disk.", {"kind": "limit", "most": 3}, "no upper bound"),
         ("Never sadly call wipe_disk more than 3 times.", {"kind": "limit", "most": 2}, "does not have the number"),
-        ("Never sadly call wipe_disk more than 3 times per turn.", {"kind": "limit", "most": 3}, "part of a session"),
-        ("You must call pay_bill before gladly calling check_user.", TURNED, "in this order"),
+        ("Never sadly call wipe_disk more than 3 times per turn.", {"kind": "limit", "most": 3}, "passes over"),
+        ("You must call pay_bill before gladly calling check_user.", ORDER, "in this order"),
         (
             'Never tell anybody "no" lightly.',
             {"kind": "forbid_output", "tools": (), "texts": ("yes",)},
@@ -81,11 +110,9 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
 def test_reading_that_the_sentence_does_not_show_is_refused_with_the_reason(
     sentence: str, proposal: dict[str, Any], why: str
 ) -> None:
-    found = extract(
-        sentence,
-        TOOLS,
-        proposals=[Proposal(**{"quote": sentence, "kind": "forbid_tool", "tools": ("wipe_disk",), **proposal})],
-    )
+    breaks, keeps = BROKEN.get(proposal.get("kind", "forbid_tool"), (FINE, FINE))
+    whole = {"quote": sentence, "kind": "forbid_tool", "tools": ("wipe_disk",), "breaks": breaks, "keeps": keeps}
+    found = extract(sentence, TOOLS, proposals=[Proposal(**{**whole, **proposal})])
     assert not any(rule.compiled.rules for rule in found.rules)
     if proposal.get("quote") is None:
         assert why in found.rules[0].compiled.why
@@ -102,13 +129,22 @@ def test_reading_that_the_sentence_does_not_show_is_refused_with_the_reason(
 )
 def test_no_proposal_makes_a_rule_of_what_is_none(prompt: str) -> None:
     quote = prompt.splitlines()[-1].strip("- `") or "Never call wipe_disk."
-    proposals = [Proposal(quote=quote, kind="forbid_tool", tools=("wipe_disk",))]
+    breaks, keeps = BROKEN["forbid_tool"]
+    proposals = [Proposal(quote=quote, kind="forbid_tool", tools=("wipe_disk",), breaks=breaks, keeps=keeps)]
     assert not any(rule.compiled.rules for rule in extract(prompt, TOOLS, proposals=proposals).rules)
 
 
 PROMPT = "Never, my friend, call wipe_disk. Be kind."
 TRACE = [{"type": "tool_call", "name": "wipe_disk", "args": {}}]
-READINGS = [{"quote": "Never, my friend, call wipe_disk.", "kind": "forbid_tool", "tools": ["wipe_disk"]}]
+READINGS = [
+    {
+        "quote": "Never, my friend, call wipe_disk.",
+        "kind": "forbid_tool",
+        "tools": ["wipe_disk"],
+        "breaks": [call("wipe_disk")],
+        "keeps": [call("check_user")],
+    }
+]
 
 
 def completion(content: str) -> bytes:
@@ -178,7 +214,7 @@ FRAMES: list[tuple[str, dict[str, Any]]] = [
     ("Never run `git push --force` lightly unless the user asks for it.", {
         "kind": "forbid_arg", "shape": "command", "texts": ("git push --force",), "unless_asked": True,
         "breaks": (GIT,), "keeps": (ASKED, GIT)}),
-    ("Never in your life call wipe_disk right after pay_bill.", {
+    ("Never so much as call wipe_disk right after pay_bill.", {
         "kind": "order", "shape": "not_after", "first": ("pay_bill",), "tools": ("wipe_disk",),
         "breaks": (PAYS, WIPES), "keeps": (PAYS, {"type": "user_message", "content": "Wipe it."}, WIPES)}),
     ('When the user says "stop", never so much as think of calling wipe_disk.', {
@@ -199,10 +235,10 @@ def test_proposed_frame_becomes_a_rule_where_the_sentence_shows_it_and_its_test_
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"breaks": (), "keeps": ()}, ""),
+        ({"breaks": (), "keeps": ()}, "needs a trace"),
         ({"keeps": ()}, "needs a trace"),
         ({"breaks": ({"type": "user_message", "content": "hi"},)}, "does not fire"),
-        ({"tools": ("check_user",), "first": ("check_user",)}, "does not name"),
+        ({"tools": ("check_user",), "first": ("check_user",)}, "a model read"),
         ({"most": 7, "texts": ("rm -rf",), "tools": ("done",), "first": ("done",)}, ""),
         ({"kind": "require_tool", "shape": "", "tools": ("wipe_disk",)}, ""),
         ({"quote": "Never call anything."}, ""),
@@ -212,14 +248,84 @@ def test_proposed_frame_becomes_a_rule_where_the_sentence_shows_it_and_its_test_
 def test_adversarial_change_of_a_proposed_frame_is_refused(
     sentence: str, proposal: dict[str, Any], change: dict[str, Any], why: str
 ) -> None:
-    if "tools" not in proposal and why == "does not name":
+    if "tools" not in proposal and why == "a model read":
         return  # about texts alone
     changed = {**proposal, **change}
-    if change == {"breaks": (), "keeps": ()} and not proposal.get("shape") and not proposal.get("in_case"):
-        return
     _, concrete, reason = read(sentence, **changed)
     assert not concrete
     assert why in reason
+
+
+PAYS_TWICE = (call("pay_bill", n=1), call("pay_bill", n=2))
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    # what lifts a ban, or counts, is passed over
+    ("Never lightly call pay_bill without check_user.", {"kind": "forbid_tool", "tools": ("pay_bill",)}, "without"),
+    ("Never sadly call pay_bill more than 3 times.", {"kind": "forbid_tool", "tools": ("pay_bill",)}, "more than"),
+    ("Never call pay_bill, ever, and done in the same turn.", {"kind": "forbid_tool", "tools": ("done",)}, "same turn"),
+    ("Never gladly call pay_bill until the user agrees.", {"kind": "forbid_tool", "tools": ("pay_bill",)}, "until"),
+    ("Sadly, only check_user and done may be called per turn.", {
+        "kind": "allow_only", "tools": ("check_user", "done")}, "per turn"),
+    # what narrows is passed over
+    ("Never lightly call wipe_disk for new customers.", {"kind": "forbid_tool", "tools": ("wipe_disk",)}, "narrows"),
+    ("Never lightly call wipe_disk during a backup.", {"kind": "forbid_tool", "tools": ("wipe_disk",)}, "condition"),
+    ("You must kindly call done for every large bill.", {"kind": "require_tool", "tools": ("done",)}, "narrows"),
+    ("Never pay old bills lightly.", {"kind": "forbid_tool", "tools": ("pay_bill",)}, "passes over"),
+    ("For refunds, never lightly call wipe_disk.", {"kind": "forbid_tool", "tools": ("wipe_disk",)}, "condition"),
+    ("Unless it is urgent, kindly call check_user before pay_bill.", ORDER, "unless"),
+    # another tool of the sentence, or one tool too few
+    ("Never lightly call pay_bill before check_user.", {"kind": "forbid_tool", "tools": ("check_user",)}, "before"),
+    ("Never lightly call pay_bill and wipe_disk.", {"kind": "forbid_tool", "tools": ("pay_bill",)}, "names too"),
+    # turned round
+    ("Kindly call pay_bill before you call check_user, my friend.", ORDER, "in this order"),
+    ("Never lightly call done.", {"kind": "require_tool", "tools": ("done",)}, "does not ask"),
+    ("Never lightly call done.", {"kind": "require_tool", "shape": "finish", "tools": ("done",)}, ""),
+    ("Do kindly use relative paths, never absolute ones, my friend.", {
+        "kind": "forbid_arg", "shape": "path", "texts": ("relative",)}, ""),
+    # another number or unit
+    ("Answer kindly, with at most 40 words, my friend.", {
+        "kind": "limit", "shape": "length", "most": 30, "unit": "words"}, "number"),
+    ("Answer kindly in at most 40 words, my friend.", {
+        "kind": "limit", "shape": "length", "most": 40, "unit": "lines"}, "unit"),
+    # a text, an argument or a source that the sentence does not have
+    ("Kindly pass a valid id to pay_bill, one that check_user returned.", {
+        "kind": "forbid_arg", "shape": "origin", "argument": "amount", "tools": ("pay_bill",),
+        "first": ("check_user",)}, "argument"),
+    ("Kindly pass a valid id to pay_bill, one that check_user returned.", {
+        "kind": "forbid_arg", "shape": "origin", "argument": "id", "tools": ("pay_bill",), "first": ("done",)}, "done"),
+    ("Never ever write anything silly with pay_bill.", {
+        "kind": "forbid_arg", "shape": "literal", "texts": ("rent",), "tools": ("pay_bill",)}, "texts"),
+    # words that show no such frame
+    ("Call pay_bill gladly.", {"kind": "limit", "shape": "alone", "tools": ("pay_bill",)}, "no word"),
+    ("Call pay_bill gladly.", {"kind": "order", "shape": "first_action", "first": ("pay_bill",)}, "no word"),
+    ("Call pay_bill gladly.", {"kind": "nonsense", "shape": "at_all", "tools": ("pay_bill",)}, "which rule"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("sentence", "proposal", "why"), WRONG, ids=[f"{row[0][:40]} {row[1]['kind']}" for row in WRONG]
+)
+def test_wrong_proposal_is_refused_though_its_own_test_is_made_to_fit(
+    sentence: str, proposal: dict[str, Any], why: str
+) -> None:
+    traces = [PAYS_TWICE, (call("wipe_disk"),), (call("done"),), FINE, (says("one two three"),)]
+    for breaks, keeps in zip(traces, [*traces[1:], traces[0]], strict=True):
+        made = Proposal(**{"quote": sentence, "breaks": breaks, "keeps": keeps, **proposal})
+        found = extract(sentence, TOOLS, proposals=[made])
+        assert not any(rule.read.reading.proposed for rule in found.rules)
+        told = [rule.compiled.why for rule in found.rules] + [one.reading.why for one in found.other]
+        assert why in " ".join([*told, *(one.reason for one in found.unparsed)])
+
+
+def test_exception_in_the_next_sentence_is_not_passed_over() -> None:
+    prompt = "Never lightly call wipe_disk. However, an admin may ask for it."
+    breaks, keeps = BROKEN["forbid_tool"]
+    made = Proposal(quote=prompt[:29], kind="forbid_tool", tools=("wipe_disk",), breaks=breaks, keeps=keeps)
+    assert not any(rule.compiled.rules for rule in extract(prompt, TOOLS, proposals=[made]).rules)
+    assert extract(prompt[:29], TOOLS, proposals=[made]).rules[0].compiled.rules
+
+
+def test_every_frame_says_what_it_means() -> None:
+    assert PROPOSED.keys() == MEANINGS.keys()
 
 
 def test_trace_that_keeps_the_sentence_must_not_set_its_rule_off() -> None:
