@@ -101,6 +101,20 @@ def readings(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def main_reading(name: str) -> str:
+    """Return the reading that the spellings of a name share: from its verb on, with the verb before the thing."""
+    whole, own = tool_words(name), tool_words(_PARTS.split(name[:_LONGEST])[-1])
+    known = readings(name)
+    if len(whole) > 1 and whole[-1] in _VERBS - _THINGS_TOO:  # email.send, order_cancel
+        things = [word for word in whole[:-1] if word.removesuffix("s") in _THINGS]
+        swapped = "_".join([whole[-1], *things])
+        if things and swapped in known:
+            return swapped
+    start = next((place for place, word in enumerate(own) if word in _FORMS), None)
+    found = "_".join(own if start is None else [_FORMS[own[start]], *own[start + 1 :]])
+    return found if found in known else known[-1] if known else ""
+
+
 def _read(words: list[str]) -> Iterator[str]:
     if words and words[0] in _NAMED and words[-1] in _SAID_OF_THINGS:
         words = ["get", *words]

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import json
-import re
 from collections.abc import Mapping
-from typing import Any, Final
-
-from ruamel.yaml import YAML
 
 from stream_guard.errors import SettingsError
 from stream_guard.model import Json
+from stream_guard.policy.editing import edit
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.packs import read_pack
 from stream_guard.ports import PolicyPack
-
-_FIRST_RULE: Final = re.compile(r"^(?:rules|packs):[^\n]*\n(?:\s*#[^\n]*\n)*( *)- ", re.MULTILINE)
 
 
 def promote(text: str, rule_id: str, packs: Mapping[str, PolicyPack]) -> str:
@@ -25,34 +18,8 @@ def promote(text: str, rule_id: str, packs: Mapping[str, PolicyPack]) -> str:
     A rule of a pack is taken off the list ``shadow`` of its pack, or put on the list ``enforce`` where the pack itself
     has it in shadow mode. Comments and the order of keys stay.
     """
-    writer = _writer(text)
-    data: Any = writer.load(text)
-    if not isinstance(data, dict) or "apiVersion" in data:
-        raise SettingsError("rules are promoted in the native form; `stream-guard policy convert FILE` writes it")
-    _promote(data, rule_id, {name: read_pack(pack)["rules"] for name, pack in packs.items()})
-    if _is_json(text):
-        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-    written = io.StringIO()
-    writer.dump(data, written)
-    return written.getvalue()
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _writer(text: str) -> YAML:
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 120
-    first = _FIRST_RULE.search(text)
-    offset = len(first.group(1)) if first else 2
-    yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
-    return yaml
+    rules = {name: read_pack(pack)["rules"] for name, pack in packs.items()}
+    return edit(text, lambda data: _promote(data, rule_id, rules))
 
 
 def _promote(data: Json, rule_id: str, packs: Mapping[str, list[dict[str, Json]]]) -> None:

@@ -1,0 +1,108 @@
+"""Candidates for rules: a rule of the policy language with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import log
+from typing import Any, Final
+
+from stream_guard.learning.facts import Facts
+
+MOST_BROKEN: Final = 0.1  # the share of its sessions that may break a candidate; some may not be as fine as they seem
+FEWEST: Final = 4  # tasks that a relation rests on
+FEWEST_FOR_BOUND: Final = 15  # and a bound: of so many, the next one passes the largest in one case of sixteen
+MOST_TOOLS: Final = 100
+LEARNED: Final = "learned-"  # what the ids of learned rules begin with
+_EVEN: Final = 0.5  # the chance to keep a rule of which nothing is known
+_LONGEST_ID: Final = 120
+
+
+@dataclass(frozen=True, slots=True)
+class RuleCandidate:
+    """A rule that sessions keep."""
+
+    id: str  # of what the rule is about, without its numbers: with more data it is still the same rule
+    kind: str
+    params: Mapping[str, Any]
+    words: str  # what it says
+    tools: tuple[str, ...]  # those whose calls it judges
+    support: int  # sessions that it is about
+    tasks: float  # how many of them are not about the same
+    surprise: float | None  # minus the logarithm of the chance that it is kept by accident; None: it is a bound
+    extra: Mapping[str, Any] = field(default_factory=dict)  # `when` and `key`
+    covers: tuple[str, ...] = ()  # ids of rules that say nothing more beside this one
+    places: int = 1  # tools, or arguments of tools, that it looks at
+    is_guess: bool = False  # nobody looked whether sessions keep it: the engine says so, and how surprising that is
+
+    def after_trial(self, broken: float) -> RuleCandidate:
+        """Return the candidate with what its trial says: of its sessions, so many break it."""
+        if not self.is_guess:
+            return self
+        kept = self.tasks * max(0.0, 1 - broken / self.support)
+        return replace(self, surprise=surprise(kept, self.tasks, _EVEN))
+
+    def as_rule(self, reason: str = "") -> dict[str, Any]:
+        """Return the rule as a policy writes it: in shadow mode, until a person takes that out."""
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "params": dict(self.params),
+            **self.extra,
+            "severity": "warning",
+            "mode": "shadow",
+            **({"reason": reason} if reason else {}),
+        }
+
+
+def rule_id(*parts: str) -> str:
+    """Return the id of a rule about these tools and arguments."""
+    return f"{LEARNED}{'-'.join(parts)}"[:_LONGEST_ID]
+
+
+def surprise(kept: float, of: float, chance: float) -> float:
+    """Return minus the logarithm of a bound on the probability to keep a rule so often by accident (Chernoff).
+
+    ``chance`` is the probability that one session keeps it by accident.
+    """
+    if of <= 0:
+        return 0.0
+    share, chance = kept / of, min(max(chance, 1e-3), 1 - 1e-6)
+    if share <= chance:
+        return 0.0
+    broken = 1 - share
+    return of * (share * log(share / chance) + (broken * log(broken / (1 - chance)) if broken > 0 else 0.0))
+
+
+class Shares:
+    """In how many sessions each tool is called: sessions, and tasks."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.sessions: dict[str, int] = {}
+        self.tasks: dict[str, float] = {}
+        self.all_tasks = sum(session.weight for session in facts.sessions)
+        for session in facts.sessions:
+            for tool in {call.tool for call in session.calls}:
+                self.sessions[tool] = self.sessions.get(tool, 0) + 1
+                self.tasks[tool] = self.tasks.get(tool, 0.0) + session.weight
+
+    def common(self) -> list[str]:
+        """Return the tools that enough tasks call, the most frequent ones: pairs grow with the square."""
+        found = [tool for tool, tasks in self.tasks.items() if tasks >= FEWEST]
+        return sorted(found, key=lambda tool: (-self.tasks[tool], tool))[:MOST_TOOLS]
+
+    def of(self, tool: str) -> float:
+        """Return the share of tasks in which the tool is called."""
+        return self.tasks.get(tool, 0.0) / self.all_tasks if self.all_tasks else 0.0
+
+
+def edge(values: Iterable[float], *, whole: bool = True) -> float | None:
+    """Return a bound that new values hardly pass: as far beyond the largest as that is beyond the third largest.
+
+    A limit that many reach stays as it is, and a lone extreme is no limit. None where there are too few values.
+    """
+    largest = sorted(values, reverse=True)[:3]
+    if len(largest) < 3:
+        return None
+    bound = 2 * largest[0] - largest[2]
+    return float(round(bound)) if whole else bound

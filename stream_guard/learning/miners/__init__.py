@@ -1,0 +1,1 @@
+"""Miners: each a function from the facts of sessions to candidates of one sort."""

@@ -1,0 +1,107 @@
+"""Which call comes before which: ``must_call_before``."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, Shares, rule_id, surprise
+from stream_guard.learning.classes import ACTS, acts, in_id, in_words
+from stream_guard.learning.facts import Facts, SessionFacts
+
+_BY_ORDER = 0.5  # of two calls that are made anyway, either comes first
+
+
+def mine_orders(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield the orders that sessions keep, and those about the same record, which say more."""
+    shares = Shares(facts)
+    listed = set(shares.common())
+    before: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for session in facts.sessions:
+        called = list(dict.fromkeys(call.tool for call in session.calls if call.tool in listed))
+        for place, second in enumerate(called):
+            for first in called[:place]:
+                before[first, second] += session.weight
+    kept = {pair: count for pair, count in before.items() if count >= (1 - MOST_BROKEN) * shares.tasks[pair[1]]}
+    for (first, second), count in kept.items():
+        if not _follows((first, second), kept):
+            yield _order(facts, shares, first, second, count)
+    yield from _same_record(facts, shares)
+
+
+def _order(facts: Facts, shares: Shares, first: str, second: str, kept: float) -> RuleCandidate:
+    return RuleCandidate(
+        id=rule_id("before", first, second),
+        kind="must_call_before",
+        params={"first": facts.names.pattern(first), "second": facts.names.pattern(second)},
+        words=f"{first} comes before {second}",
+        tools=(second,),
+        support=shares.sessions[second],
+        tasks=shares.tasks[second],
+        surprise=surprise(kept, shares.tasks[second], shares.of(first) * _BY_ORDER),
+    )
+
+
+def _follows(pair: tuple[str, str], kept: dict[tuple[str, str], float]) -> bool:
+    """Whether an order follows from two others: with a before b and b before c, a before c says nothing more."""
+    first, second = pair
+    between = {right for left, right in kept if left == first} & {left for left, right in kept if right == second}
+    # Two tools that are each other's predecessor would explain each other away; such a pair explains nothing.
+    return any((middle, first) not in kept and (second, middle) not in kept for middle in between - {first, second})
+
+
+def _same_record(facts: Facts, shares: Shares) -> Iterator[RuleCandidate]:
+    """Yield the orders in which both calls have the same value of an argument."""
+    kept: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    asked: defaultdict[tuple[str, str], float] = defaultdict(float)
+    sessions: defaultdict[tuple[str, str], int] = defaultdict(int)
+    for session in facts.sessions:
+        for (tool, argument), firsts in _looked_up(session).items():
+            asked[tool, argument] += session.weight
+            sessions[tool, argument] += 1
+            for first in firsts:
+                kept[first, tool, argument] += session.weight
+    for (first, second, argument), count in kept.items():
+        tasks = asked[second, argument]
+        tools = [tool for tool, other in asked if other == argument and tool != ACTS and acts(tool)]
+        if tasks < FEWEST or count < (1 - MOST_BROKEN) * tasks or (second == ACTS and len(tools) == 1):
+            continue
+        yield RuleCandidate(
+            id=rule_id("before", first, in_id(second), "same", argument),
+            kind="must_call_before",
+            params={
+                "first": facts.names.pattern(first),
+                "second": facts.names.pattern(second),
+                "same_arg": argument,
+                "first_must_succeed": True,
+            },
+            words=f"{first} with the same {argument} comes before {in_words(second)}",
+            tools=(second,),
+            support=sessions[second, argument],
+            tasks=tasks,
+            surprise=surprise(count, tasks, shares.of(first) * _BY_ORDER),
+            covers=_covered(first, second, argument, tools),
+            extra={"when": {"path": f"tool.args.{argument}", "op": "exists"}},
+            places=len(tools) if second == ACTS else 1,
+        )
+
+
+def _covered(first: str, second: str, argument: str, acting: Sequence[str]) -> tuple[str, ...]:
+    """Return the orders that say no more: of the same two tools, or of one tool where this is about all that act."""
+    if second != ACTS:
+        return (rule_id("before", first, second),)
+    same = [rule_id("before", first, tool, "same", argument) for tool in acting]
+    return (*same, *(rule_id("before", first, tool) for tool in acting))
+
+
+def _looked_up(session: SessionFacts) -> dict[tuple[str, str], set[str]]:
+    """Return by tool and argument the tools that were called with the same value before each of its calls."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for call in session.calls:
+        for argument, value in call.args.items():
+            if isinstance(value, str):
+                firsts = {link.lookup for link in call.links if link.argument == argument == link.lookup_argument}
+                for tool in (call.tool, ACTS) if acts(call.tool) else (call.tool,):
+                    key = (tool, argument)
+                    found[key] = found[key] & firsts if key in found else firsts
+    return found
