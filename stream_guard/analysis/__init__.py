@@ -1,1 +1,1 @@
-"""Policies and recordings: what a change of policy would do, and rules mined from sessions."""
+"""Policies and recordings: what a change of policy would do, and how right rules are."""

@@ -13,12 +13,12 @@ from typing import Final
 import typer
 
 from stream_guard import demo as samples
-from stream_guard.analysis.mining import mine_sequences
 from stream_guard.cli.first_look import FirstLook
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.demo.sessions import BAD, sample_events
+from stream_guard.learning.collecting import collect
 from stream_guard.model import Event
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
@@ -83,13 +83,13 @@ def begin_from_traces(traces: Traces, into: Path, extra: dict[str, str], *, forc
     registry, settings = traces.assembly.registry, traces.assembly.settings
     look = FirstLook()
     survey = Survey()
-    orders = mine_sequences(survey.watch(traces.read()))
+    facts = collect(survey.watch(traces.read()))
     look.recordings(traces.targets, traces.format(), survey, traces.unread, is_whole=traces.is_whole)
     if not survey.events:
         typer.echo("nothing to begin with: no record could be read; name the format with --from-format", err=True)
         raise typer.Exit(INCONCLUSIVE)
     look.tools(survey)
-    first = propose(survey, orders, registry)
+    first = propose(survey, facts, registry)
     tried = try_policy(traces.read(), load_policy(first.as_yaml(), registry, file=POLICY), settings)
     first = settle(first, registry, tried)
     look.policy(first, tried, survey)

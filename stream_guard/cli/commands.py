@@ -22,6 +22,11 @@ COMMANDS: Final = (
         "Look at traces and write a policy, settings and an editor schema that fit them; then check the traces.",
         "init",
     ),
+    _core(
+        "learn",
+        "Learn rules from sessions that went well, in shadow mode; exit 4 without any, with --diff 1 when some broke.",
+        "learn",
+    ),
     _core("run", "Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM.", "run"),
     _core(
         "worker", "Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM.", "worker"
@@ -257,12 +262,6 @@ COMMANDS: Final = (
                 "Take rules out of shadow mode: from now on their findings are alerts, and `then` holds.",
                 "promote",
                 "promote_rules",
-            ),
-            _core(
-                "mine",
-                "Print a policy to review: orders of calls that good sessions keep, in shadow mode; "
-                "exit 4 without any.",
-                "mine",
             ),
         ),
     ),

@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.analysis.mining import is_plain_name
 from stream_guard.cli.judging import from_here
 from stream_guard.cli.listing import plain
+from stream_guard.learning.candidates import LEARNED
+from stream_guard.learning.names import is_plain_name
 from stream_guard.model import Finding
 from stream_guard.reports.safe import excerpt
-from stream_guard.starting.first_policy import MINED, FirstPolicy, FittingPack
+from stream_guard.starting.first_policy import FirstPolicy, FittingPack
 from stream_guard.starting.survey import Survey
 from stream_guard.starting.tool_classes import guess_class
 from stream_guard.starting.trial import Trial, ranked
@@ -85,17 +86,17 @@ class FirstLook:
             self._say(f"{odd} names are not written into the policy: they have signs that a policy reads as patterns")
 
     def policy(self, policy: FirstPolicy, tried: Trial, survey: Survey) -> None:
-        """Say which packs fit, what is in shadow mode because of the traces, and how many rules were mined."""
+        """Say which packs fit, what is in shadow mode because of the traces, and how many rules were learned."""
         self._heading("Proposed")
         for pack in policy.packs:
             self._pack(pack, tried)
         own = [str(rule["id"]) for rule in policy.rules]
-        mined = sum(rule.startswith(MINED) for rule in own)
+        learned = sum(rule.startswith(LEARNED) for rule in own)
         for rule in own:
-            if not rule.startswith(MINED):
+            if not rule.startswith(LEARNED):
                 self._say(f"  {rule} is about the tools of these traces")
-        if mined:
-            self._say(f"{mined} rule{'s' * (mined != 1)} mined from the order of calls, in shadow mode")
+        if learned:
+            self._say(f"{learned} rule{'s' * (learned != 1)} learned from the order of calls, in shadow mode")
         if policy.idle:
             hours = survey.longest_silence / 3600
             self._say(f"sessions.idle: {policy.idle}, because a session here was silent for {hours:.1f} h and went on")

@@ -1,4 +1,4 @@
-"""Propose a policy for the tools that were seen: packs that fit them, tool classes, and mined rules in shadow mode."""
+"""Propose a policy for the tools that were seen: packs that fit, tool classes, and learned rules in shadow mode."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from stream_guard.analysis.mining import CallOrder, is_plain_name, mined_rules
 from stream_guard.language.patterns import ToolPattern
+from stream_guard.learning.candidates import RuleCandidate
+from stream_guard.learning.choosing import accidents, choose
+from stream_guard.learning.facts import Facts
+from stream_guard.learning.miners.orders import mine_orders
+from stream_guard.learning.mining import count_tests
+from stream_guard.learning.names import is_plain_name
 from stream_guard.model import Json
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
-from stream_guard.starting.survey import Survey, ToolUse
-from stream_guard.starting.tool_classes import EGRESS, MONEY, READ, SHELL, WRITE, guess_class
+from stream_guard.starting.survey import Survey
+from stream_guard.starting.tool_classes import guess_class
 from stream_guard.starting.trial import Trial
 from stream_guard.starting.wiring import wired_classes, wired_rules
 
 SCHEMA_FILE: Final = "policy.schema.json"
 MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
-MOST_MINED: Final = 10
-MINED: Final = "mined-"  # what the ids of mined rules begin with
-_LIFT: Final = 0.2  # how much more often the first call comes before the second than it comes at all
+MOST_LEARNED: Final = 10
 _FITS: Final = 0.5  # the share of a pack's rules about tools that must have a tool to look at
 
 
@@ -73,14 +76,14 @@ class FirstPolicy:
         parts = [
             MODELINE,
             "# Made by `stream-guard init`. Rules of the packs: `stream-guard packs show NAME`.",
-            "# The classes are guessed from names: look them through. Mined rules are in shadow mode until you",
+            "# The classes are guessed from names: look them through. Learned rules are in shadow mode until you",
             "# take `mode: shadow` out.",
             write_yaml(self.as_data()),
         ]
         return "\n".join(parts)
 
 
-def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> FirstPolicy:
+def propose(survey: Survey, facts: Facts, registry: Registry) -> FirstPolicy:
     """Return the policy for what was seen."""
     tools = [name for name, _ in survey.by_calls() if is_plain_name(name)]
     guessed: dict[str, list[str]] = {}
@@ -100,9 +103,8 @@ def propose(survey: Survey, orders: Sequence[CallOrder], registry: Registry) -> 
         for name, members in guessed.items()
     }
     classes = {name: own[name] for name in sorted(own) if own[name]}
-    informative = [order for order in orders if _is_informative(order, survey)]
-    mined = mined_rules(informative[:MOST_MINED], len(survey.sessions))
-    return FirstPolicy(tuple(packs), classes, [*wired, *mined], survey.idle())
+    learned = [order.as_rule(_reason(order, len(survey.sessions))) for order in _orders(facts)]
+    return FirstPolicy(tuple(packs), classes, [*wired, *learned], survey.idle())
 
 
 def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], registry: Registry) -> list[FittingPack]:
@@ -147,12 +149,16 @@ def settle(policy: FirstPolicy, registry: Registry, tried: Trial) -> FirstPolicy
     return replace(policy, packs=(*found, *silent), rules=own)
 
 
-def _is_informative(order: CallOrder, survey: Survey) -> bool:
-    """Whether an order says something: a look before an act, or a call that is rare where the other one is not made."""
-    first, second = (survey.tools.get(name, ToolUse()) for name in (order.first, order.second))
-    looks = guess_class(order.first, first.arguments) == READ
-    acts = guess_class(order.second, second.arguments) in (WRITE, MONEY, EGRESS, SHELL)
-    return (looks and acts) or order.confidence - len(first.sessions) / len(survey.sessions) >= _LIFT
+def _orders(facts: Facts) -> list[RuleCandidate]:
+    """Return the orders of calls that the sessions keep, the best first; `learn` looks for more than orders."""
+    found = list(mine_orders(facts))
+    accidental = accidents(found, count_tests(facts))
+    chosen, _ = choose([order for order in found if order.id not in accidental], {}, 0)
+    return chosen[:MOST_LEARNED]
+
+
+def _reason(order: RuleCandidate, sessions: int) -> str:
+    return f"Learned, not reviewed: {order.words}. About {order.support} of {sessions} sessions."
 
 
 def _classes_of(names: Iterable[str], registry: Registry) -> dict[str, list[str]]:

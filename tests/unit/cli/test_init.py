@@ -86,8 +86,8 @@ def test_the_policy_takes_in_what_fits_and_adds_tools_to_the_classes_of_packs(
     ids = {rule.id for rule in policy.rules}
     assert {"no-deleting-system-folders", "same-call-again"} <= ids
     assert "yes-before-change" not in ids
-    assert all(rule.shadow for rule in policy.rules if rule.id.startswith("mined-"))
-    assert any(rule.id.startswith("mined-") for rule in policy.rules)
+    assert all(rule.shadow for rule in policy.rules if rule.id.startswith("learned-"))
+    assert any(rule.id.startswith("learned-") for rule in policy.rules)
 
 
 def test_the_schema_beside_it_accepts_the_policy(coding: tuple[Result, Path]) -> None:

@@ -1,4 +1,4 @@
-"""A change of policy is tried on what was recorded, and rules are mined from it."""
+"""A change of policy is tried on what was recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from stream_guard.analysis.backtest import compare_policies
 from stream_guard.analysis.labels import read_labels
-from stream_guard.analysis.mining import draft_policy, mine_sequences
 from stream_guard.errors import SettingsError
 from stream_guard.model import Event, ToolCall
 from stream_guard.policy.load import load_policy
@@ -53,36 +52,3 @@ def test_labels_give_precision_recall_and_benign_alerts() -> None:
 def test_labels_of_another_form_are_refused_with_advice() -> None:
     with pytest.raises(SettingsError, match=r"labels\.json.*session-1"):
         read_labels(b'{"a": "yes"}', "labels.json")
-
-
-def good(count: int) -> list[Event]:
-    return [event for number in range(count) for event in calls(f"s{number}", "look", "confirm", "refund")]
-
-
-def test_orders_that_good_sessions_keep_are_mined_without_what_follows_from_others() -> None:
-    found = mine_sequences(good(6))
-    assert [(one.first, one.second, one.support, one.confidence) for one in found] == [
-        ("confirm", "refund", 6, 1.0),
-        ("look", "confirm", 6, 1.0),
-    ]
-
-
-def test_support_and_confidence_are_asked_for() -> None:
-    assert mine_sequences(good(4)) == []
-    events = good(6) + calls("odd", "refund", "confirm", "look")
-    assert mine_sequences(events) == []
-    assert {one.confidence for one in mine_sequences(events, min_confidence=0.8)} == {6 / 7}
-
-
-def test_the_draft_is_a_policy_in_shadow_mode_and_holds_on_what_it_was_mined_from() -> None:
-    events = good(6)
-    draft = policy(draft_policy(mine_sequences(events), 6))
-    assert [rule.shadow for rule in draft.rules] == [True, True]
-    assert compare_policies(events, draft, draft).kept == 0
-    bad = calls("bad", "refund")
-    assert compare_policies(bad, draft, draft).kept == 1
-
-
-def test_a_name_that_would_be_a_pattern_is_not_mined() -> None:
-    events = [event for number in range(6) for event in calls(f"s{number}", "*", "refund")]
-    assert mine_sequences(events) == []

@@ -1,0 +1,101 @@
+"""``learn``: rules that recorded sessions keep, and what new recordings no longer keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stream_guard.commands import FINDINGS, INCONCLUSIVE, SettingsFile, SourceFormat
+from stream_guard.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stream_guard.analysis.labels import Labels
+    from stream_guard.model import Event
+    from stream_guard.running.assembly import Assembly
+
+
+def learn(  # noqa: PLR0913, PLR0917  # as many as a user may say
+    traces: Annotated[list[str], typer.Argument(help="Files or folders of sessions that went well.")],
+    labels: Annotated[
+        Path | None, typer.Option(help="Which sessions are bad, as for check; those that are fine are learned from.")
+    ] = None,
+    diff: Annotated[
+        list[str] | None, typer.Option("--diff", help="New recordings: say what they no longer keep; may be repeated.")
+    ] = None,
+    policy: Annotated[
+        Path, typer.Option("--policy", "-p", help="The policy that accepted rules go into; answers are kept beside it.")
+    ] = Path("policy.yaml"),
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(help="Take this rule into the policy, in shadow mode; `all`: every proposed one."),
+    ] = None,
+    refuse: Annotated[list[str] | None, typer.Option(help="Do not propose this rule again.")] = None,
+    ask: Annotated[bool, typer.Option("--ask", help="Ask about each rule that nobody has answered to.")] = False,
+    alarms: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="The share of unseen fine sessions that may have an alarm.")
+    ] = 0.05,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List rules that are not proposed too, with the reason.")
+    ] = False,
+    source_format: SourceFormat = "auto",
+    settings_file: SettingsFile = None,
+) -> None:
+    """Learn rules from sessions that went well, in shadow mode; exit 4 without any, with --diff 1 when some broke."""
+    from stream_guard.cli.beginning import without_notes
+    from stream_guard.cli.lessons import Lessons
+    from stream_guard.learning.drift import find_drift
+    from stream_guard.learning.learning import learn as learn_rules
+    from stream_guard.running.assembly import Assembly
+    from stream_guard.settings import load_settings
+
+    if "-" in (*traces, *(diff or ())):
+        raise SettingsError("learn reads traces more than once, and standard input comes once; write it to a file")
+    told = _labels(labels)
+    with Assembly(load_settings(settings_file)) as assembly, without_notes():
+        limits = assembly.settings.sessions
+        read = _reader(traces, source_format, assembly, told)
+        learned = learn_rules(read, assembly.registry, limits, most_alarms=alarms)
+        lessons = Lessons(learned, policy, assembly.registry)
+        lessons.show(show_all=show_all)
+        if diff:
+            new = list(_reader(diff, source_format, assembly, {})())
+            if lessons.show_drift(find_drift(learned, new, assembly.registry, limits)):
+                raise typer.Exit(FINDINGS)
+            return
+        if accept or refuse or ask:
+            lessons.answer(accept or (), refuse or (), ask=ask)
+    if not learned.proposed:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def _labels(file: Path | None) -> Labels:
+    from stream_guard.analysis.labels import read_labels
+
+    if file is None:
+        return {}
+    try:
+        return read_labels(file.read_bytes(), str(file))
+    except OSError as error:
+        raise SettingsError(f"{file}: cannot be read: {error.strerror or error}") from None
+
+
+def _reader(targets: Sequence[str], form: str, assembly: Assembly, labels: Labels) -> Callable[[], Iterator[Event]]:
+    """Return a function that reads the events of fine sessions from the beginning; with labels, of labelled ones."""
+    from stream_guard.analysis.labels import ANY_RULE, is_bad
+    from stream_guard.cli.beginning import Traces
+
+    recorded = Traces(targets, form, assembly, 10**12)
+
+    def read() -> Iterator[Event]:
+        for event in recorded.read():
+            label = labels.get(event.session_id)
+            if not labels or (label is not None and not is_bad(label, ANY_RULE)):
+                yield event
+        for line in recorded.unread:
+            typer.echo(f"not read: {line}", err=True)
+        recorded.unread.clear()
+
+    return read
