@@ -47,8 +47,8 @@ class Gateway:
         self.database = SqliteDatabase(folder / "history.db")
         self.gate = Gate(load_policy(POLICY, REGISTRY), self.database)
         self.service = Service(self.gate, ApiSettings(**api))
-        decoder = Assembly(Settings(), REGISTRY).make_decoder("native")
-        self.app = make_app(self.service, decoder, SharedDoor(TOKEN))
+        self.decoder = Assembly(Settings(), REGISTRY).make_decoder("native")
+        self.app = make_app(self.service, self.decoder, SharedDoor(TOKEN))
 
     def ask(self, path: str, body: bytes, method: str = "POST", **headers: str) -> httpx.Response:
         """Ask with the credentials of a client, and the gateway's token beside them."""

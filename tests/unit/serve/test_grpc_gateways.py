@@ -85,6 +85,7 @@ class Channel:
         self.service = Service(self.gate, settings)
         own = OwnGate(self.service, Assembly(Settings(), REGISTRY).make_decoder("native"))
         self.server = GrpcGateways(own, door or LocalDoor(), settings, 0)
+        self.is_down = False
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.server.port}")
 
     def send(self, method: str, body: bytes, **metadata: str) -> dict[int, Any]:
@@ -103,7 +104,8 @@ class Channel:
 
     def close(self) -> None:
         self.channel.close()
-        self.server.close()
+        if not self.is_down:
+            self.server.close()
         self.service.close()
         self.database.close()
 
@@ -161,7 +163,7 @@ def test_envoy_hears_yes_and_no_over_grpc(channel: Channel) -> None:
         assert 2 in channel.authz(body, **headers)
 
 
-def test_a_slow_gate_and_one_without_a_token_are_shut(tmp_path: Path) -> None:
+def test_a_slow_gate_one_without_a_token_and_one_that_is_gone_are_shut(tmp_path: Path) -> None:
     grpc = pytest.importorskip("grpc")
     channel = Channel(tmp_path, SharedDoor(TOKEN), budget=0.01)
     with pytest.raises(grpc.RpcError, match="x-stream-guard-token"):
@@ -170,6 +172,9 @@ def test_a_slow_gate_and_one_without_a_token_are_shut(tmp_path: Path) -> None:
     channel.service.submit(time.sleep, 0.2)
     answer = channel.send(CALL, field(2, "tools/call") + field(4, params), x_stream_guard_token=TOKEN)
     assert b"not judged" in fields(answer[3])[2]
-    channel.close()
-    with pytest.raises(ValueError, match="closed"):
+    channel.server.close()
+    channel.is_down = True
+    with pytest.raises(grpc.RpcError) as gone:  # which a gateway takes for a no
         channel.call("read")
+    assert gone.value.code() is grpc.StatusCode.UNAVAILABLE
+    channel.close()
