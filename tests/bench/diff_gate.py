@@ -41,6 +41,7 @@ from tests.bench.diff_plants import (
     PLANTS,
     Session,
     count_tokens,
+    give_values_of_others,
     is_still_agreed,
     plant_into,
     skip_confirmation,
@@ -54,6 +55,7 @@ ROUNDS: Final = 12  # comparisons of each agent, or each team, with itself, for 
 PLANTED: Final = 2  # comparisons of each team for each fault; all of them of one team, where only one can have it
 CONSENT: Final = 10  # comparisons of each team for each way to skip a confirmation
 SKIPPED: Final = "confirmation skipped"
+FOREIGN: Final = "value of another task"
 QUESTION: Final = "last question skipped"
 POLICY: Final = f"rules: [{{id: no-transfer, kind: no_call, params: {{tool: {FORBIDDEN}}}, severity: error}}]"
 SHOWN_BY: Final = {
@@ -66,6 +68,7 @@ SHOWN_BY: Final = {
     "argument renamed": "arguments",
     "argument wrong": "odd_values",
     "value exchanged": "task_values",
+    FOREIGN: "task_values",
 }
 BETTER: Final = (SKIPPED, "policy broken", "call repeated", "refusal", "twice the tokens")
 
@@ -183,10 +186,11 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
                 for number in range(rounds * len(agents) // len(able)):
                     drawn = random.Random(f"{fault} {name} {number}")
                     old, new = split(tasks, 100, drawn)
+                    plant = give_values_of_others(new) if fault == FOREIGN else PLANTS[fault]
                     if share < 0:
-                        old = plant_into(old, PLANTS[fault], -share, drawn)
+                        old = plant_into(old, plant, -share, drawn)
                     else:
-                        new = plant_into(new, PLANTS[fault], share, drawn)
+                        new = plant_into(new, plant, share, drawn)
                     answer, report = ask(old, new, policy)
                     right.append(answer.trips == (share > 0))
                     known.append(best_alone(report, SHOWN_BY[fault]) <= LEVEL)
@@ -346,10 +350,10 @@ def main(arguments: Sequence[str]) -> int:
         "models": lambda: measure_models(agents, policy).items(),
         "time": lambda: measure_time(agents, policy).items(),
         "null": lambda: measure_null(repeated, policy, ROUNDS),
-        "plants": lambda: measure_plants(join(repeated), policy, PLANTED, faults or list(PLANTS)),
+        "plants": lambda: measure_plants(join(repeated), policy, PLANTED, faults or list(SHOWN_BY)),
         "consent": lambda: measure_consent(agents, policy, CONSENT),
     }
-    faults = [one for one in arguments if one in PLANTS]
+    faults = [one for one in arguments if one in SHOWN_BY]
     for name in [one for one in arguments if one in parts] or parts:
         for row, numbers in parts[name]():
             _show(row, numbers)

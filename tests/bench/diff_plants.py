@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from stream_guard_diff.measures.steps import ASKS, BEGINNING, YES
-from stream_guard_diff.measures.task_values import CONSEQUENTIAL
+from stream_guard_diff.measures.value_places import CONSEQUENTIAL
 
 from stream_guard.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 
@@ -295,8 +295,7 @@ def exchange_value(session: Session, drawn: random.Random) -> Session | None:
     """Give a call that changes something another value that stood in the session: the wrong order, date or item."""
     places = [
         (place, number, name, others)
-        for place, number in _calls(session)
-        if CONSEQUENTIAL.matches(_block(session, place, number)["name"])
+        for place, number in _consequential(session)
         for name, value in sorted(_given(_block(session, place, number)).items())
         if (others := _siblings(value, session[:place]))
     ]
@@ -318,6 +317,42 @@ def _siblings(value: str, before: Session) -> list[str]:
     pattern = re.sub("a+", "[a-z]+", re.sub("A", "[A-Z]", re.escape(form).replace("9", r"\d")))
     found = set(re.findall(rf"(?<![\w#-]){pattern}(?![\w-])", shown))
     return sorted(found - {value}) if re.search(r"\d", value) else []
+
+
+def give_values_of_others(sessions: Sequence[Session]) -> Plant:
+    """Return a plant that gives a call with consequences what a session of another task gives it."""
+    given: dict[tuple[str, str], dict[str, set[str]]] = {}
+    for one in sessions:
+        for place, number in _consequential(one):
+            block = _block(one, place, number)
+            for name, value in _given(block).items():
+                by_task = given.setdefault((block["name"], name), {})
+                by_task.setdefault(one[0].labels["scenario"], set()).add(value)
+
+    def plant(session: Session, drawn: random.Random) -> Session | None:
+        task = session[0].labels["scenario"]
+        places = [
+            (place, number, name, sorted(set().union(*others)))
+            for place, number in _consequential(session)
+            for name in sorted(_given(_block(session, place, number)))
+            if (others := _of_others(given[_block(session, place, number)["name"], name], task))
+        ]
+        if not places:
+            return None
+        place, number, name, values = drawn.choice(places)
+        block = _block(session, place, number)
+        return _with_block(session, place, number, block | {"input": block["input"] | {name: drawn.choice(values)}})
+
+    return plant
+
+
+def _consequential(session: Session) -> list[tuple[int, int]]:
+    return [one for one in _calls(session) if CONSEQUENTIAL.matches(_block(session, *one)["name"])]
+
+
+def _of_others(by_task: dict[str, set[str]], task: str) -> list[set[str]]:
+    own = by_task.get(task, set())
+    return [values - own for name, values in by_task.items() if name != task and values - own]
 
 
 PLANTS: Final[dict[str, Plant]] = {

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream_guard_diff.measures.learning import judge_by_others
+
 _WORD: Final = re.compile(r"[^\W_]+|\?")
 _LONGEST: Final = (1_500, 400)  # characters of an answer, from its end, and of a message, from its beginning
 _SUPPORT: Final = 4  # calls and twins that must have a word
@@ -56,7 +58,7 @@ def weigh_consent(sessions: Sequence[Sequence[Agreed]]) -> list[float]:
     twins = int(is_twin.sum())
     if min(twins, len(words) - twins) < _FEWEST or len(words) > _MOST_CALLS:
         return [0.0] * len(sessions)
-    scores = _judge_by_others(_table(words), is_twin, owners, len(sessions))
+    scores = judge_by_others(_table(words), is_twin, owners, len(sessions), _SHRINK)
     # As in a mixture: a call that surely is fine says little, one that surely is not says much.
     says = np.log(1 - _FAULTY + _FAULTY * np.exp(np.clip(2 * scores, -6.0, 6.0)))
     own = ~is_twin
@@ -90,17 +92,3 @@ def _table(words: Sequence[set[str]]) -> Matrix:
     for row, found in enumerate(words):
         table[row, [columns[word] for word in found if word in columns]] = 1.0
     return table
-
-
-def _judge_by_others(table: Matrix, is_twin: NDArray[np.bool_], owners: NDArray[np.intp], sessions: int) -> Matrix:
-    """Return what ridge regression says of each example when its own session is left out, in closed form."""
-    wanted = np.where(is_twin, 1.0, -1.0)
-    spread = table @ np.linalg.inv(table.T @ table + _SHRINK * np.eye(table.shape[1]))
-    missed = wanted - spread @ (table.T @ wanted)
-    scores = np.zeros(len(wanted))
-    starts = np.searchsorted(owners, np.arange(sessions + 1))
-    for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        mine = slice(start, end)
-        held = np.eye(end - start) - spread[mine] @ table[mine].T
-        scores[mine] = wanted[mine] - np.linalg.solve(held, missed[mine])
-    return scores

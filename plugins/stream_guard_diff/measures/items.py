@@ -116,6 +116,14 @@ def surprise(count: float, of: float) -> float:
     return max(0.0, -log((count + 0.5) / (of + 1)))
 
 
+def in_spreads(values: Sequence[float]) -> Values:
+    """Return how far each value is from the mean, by how far they are usually."""
+    apart = np.array(values, dtype=np.float64)
+    spread = float(apart.std())
+    scaled: Values = (apart - apart.mean()) / (spread or 1.0)
+    return scaled
+
+
 def count_support(sets: Iterable[Iterable[_Thing]]) -> Mapping[_Thing, int]:
     """Return in how many sets each thing is."""
     support: dict[_Thing, int] = {}

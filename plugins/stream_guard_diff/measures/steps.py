@@ -8,11 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from stream_guard import RecordedTurn
 from stream_guard_diff.measures.consent import Agreed, Exchange, weigh_consent
-from stream_guard_diff.measures.items import ItemTable, SessionItem, Values, surprise
+from stream_guard_diff.measures.items import ItemTable, SessionItem, in_spreads, surprise
 from stream_guard_diff.trails import SessionTrail, TrailStep, UserStep
 
 WAITS: Final = 0.5  # a tool that is called after the user's yes as often as this waits for it
@@ -139,16 +137,8 @@ def _add_unasked(rows: Sequence[Sequence[Opening]], table: ItemTable) -> None:
     table.add(
         SessionItem("skipped_steps", says, 1),
         [value > 0 for value in evidence],
-        evidence=(_in_spreads(evidence) + _WORDED * _in_spreads(worded)).tolist(),
+        evidence=(in_spreads(evidence) + _WORDED * in_spreads(worded)).tolist(),
     )
-
-
-def _in_spreads(values: Sequence[float]) -> Values:
-    """Return how far each value is from the mean, by how far they are usually."""
-    apart = np.array(values, dtype=np.float64)
-    spread = float(apart.std())
-    scaled: Values = (apart - apart.mean()) / (spread or 1.0)
-    return scaled
 
 
 def _add_missing_calls(trails: Sequence[SessionTrail], table: ItemTable) -> None:

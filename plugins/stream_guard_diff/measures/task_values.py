@@ -1,45 +1,57 @@
-"""Measures of values that belong to a task: what a call with consequences is given, beside other runs of the task.
+"""Measures of values that belong to a task: what a call with consequences is given, and where that came from.
 
-Nobody says which value is right for a task. Where other runs of it agree on one, another one is odd.
+Nobody says which value is right for a task. One is odd that came about as wrong ones do, or that no other run of the
+task gives where these agree on another.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from stream_guard import ToolPattern
-from stream_guard_diff.measures.arguments import ArgumentPlace, calls_of, leaves_of
-from stream_guard_diff.measures.items import ItemTable, SessionItem, surprise
+from stream_guard_diff.measures.arguments import ArgumentPlace
+from stream_guard_diff.measures.items import ItemTable, SessionItem, in_spreads, surprise
+from stream_guard_diff.measures.value_places import ValuePlaces
+from stream_guard_diff.measures.wrong_values import weigh_values
 from stream_guard_diff.trails import SessionTrail
 
-CONSEQUENTIAL: Final = ToolPattern(["@write", "@money", "@egress"])
 AGREE: Final = 2  # other runs of the task that give the same value, from which on another one is odd
 MOST: Final = 0.5  # share of the other runs that must give it
-_MOST_VALUES: Final = 200  # of one session
+_ODD: Final = 0.5  # how much that counts beside where the value came from
+_LOOKS_WRONG: Final = 0.3  # from which evidence on a session is counted
+
+Given = Mapping[ArgumentPlace, frozenset[str]]
 
 
 def measure_task_values(trails: Sequence[SessionTrail], table: ItemTable) -> None:
     """Add the axis task_values."""
-    rows = [_values_of(trail) for trail in trails]
-    evidence = [_oddness(rows[row], [rows[mate] for mate in mates]) for row, mates in enumerate(table.mates())]
+    places = [ValuePlaces(trail) for trail in trails]
+    mates = table.mates()
+    found = weigh_values(places, mates)
+    by_origin = [one.by_origin for one in found]
+    says = "gives a call with consequences a value that came about as wrong ones do"
+    table.add(SessionItem("task_values", says, 1), [value >= _LOOKS_WRONG for value in by_origin], evidence=by_origin)
+    rows = [_values_of(one) for one in places]
+    odd = [_oddness(rows[row], [rows[mate] for mate in others]) for row, others in enumerate(mates)]
+    by_task = [one.by_task for one in found]
     says = "gives a call with consequences a value that no other run of its task gives"
-    table.add(SessionItem("task_values", says, 1), [value > 0 for value in evidence], evidence=evidence)
+    table.add(
+        SessionItem("task_values", says, 1),
+        [strange > 0 or value >= _LOOKS_WRONG for strange, value in zip(odd, by_task, strict=True)],
+        evidence=(in_spreads(by_task) + _ODD * in_spreads(odd)).tolist(),
+    )
 
 
-def _values_of(trail: SessionTrail) -> dict[ArgumentPlace, frozenset[str]]:
+def _values_of(places: ValuePlaces) -> Given:
     """Return what a session gives each argument of its calls with consequences."""
     found: dict[ArgumentPlace, set[str]] = {}
-    consequential = (call for call in calls_of(trail) if CONSEQUENTIAL.matches(call.tool))
-    given = ((call.tool, name, value) for call in consequential for name, value in leaves_of(call.args))
-    for tool, name, value in islice(given, _MOST_VALUES):
-        found.setdefault((tool, name), set()).add(value)
+    for value in places.values:
+        found.setdefault(value.place, set()).add(value.text)
     return {place: frozenset(values) for place, values in found.items()}
 
 
-def _oddness(mine: dict[ArgumentPlace, frozenset[str]], others: Sequence[dict[ArgumentPlace, frozenset[str]]]) -> float:
+def _oddness(mine: Given, others: Sequence[Given]) -> float:
     """Return how odd the oddest argument is: the more of the other runs agree on what it should be, the more."""
     oddest = 0.0
     for place, values in mine.items():

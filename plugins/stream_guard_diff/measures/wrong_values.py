@@ -1,0 +1,148 @@
+"""What a wrong value of a call with consequences looks like: learned from the sessions themselves.
+
+Of each value twins are made: others of its form that stood in the session, and one that other tasks give the argument.
+Who wrote a value before the call, how lately, and what stood beside it tell values from twins. The more a value looks
+like a twin, the more likely it is a wrong one. Which side a session is on is not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from typing import Final, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream_guard_diff.measures.arguments import ArgumentPlace
+from stream_guard_diff.measures.learning import judge_by_others
+from stream_guard_diff.measures.value_places import GivenValue, ValuePlaces
+
+_TWINS: Final = 2  # of one value that stood in the session
+_SIBLINGS: Final = 50  # others of its form that a value is compared with
+_SUPPORT: Final = 4  # values and twins that must have a mark
+_USUAL: Final = 8  # values of an argument from which on its own habits are learned
+_FEWEST: Final = 20  # values, and twins, from which on anything can be learned
+_MOST: Final = 10_000  # values and twins; beyond, nothing is learned
+_SHRINK: Final = 30.0  # holds the weights of marks down; from 10 to 100 the power is the same
+_AGREED: Final = 0.6  # how much it counts beside its marks that other runs agree on another value
+_SHORT: Final = 2  # characters up to which a value stands beside everything
+
+
+class ValueEvidence(NamedTuple):
+    """How much the oddest value of a session looks wrong, at least 0."""
+
+    by_origin: float = 0.0  # by where it came from
+    by_task: float = 0.0  # the same of values that no other run of the task gives
+
+
+class _Example(NamedTuple):
+    """A value, or a twin of one, the marks by which they are told apart, and how other runs of the task stand to it."""
+
+    session: int
+    is_twin: bool
+    place: ArgumentPlace
+    marks: frozenset[str]
+    is_given: bool
+    is_outvoted: bool
+
+
+def weigh_values(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -> list[ValueEvidence]:
+    """Return the evidence of each session; ``mates`` are the others with its task.
+
+    A session is judged by what the others teach.
+    """
+    examples = list(_examples(sessions, mates))
+    is_twin = np.array([one.is_twin for one in examples], dtype=np.bool_)
+    twins = int(is_twin.sum())
+    evidence = [ValueEvidence()] * len(sessions)
+    if min(twins, len(examples) - twins) < _FEWEST or len(examples) > _MOST:
+        return evidence
+    owners = np.array([one.session for one in examples], dtype=np.intp)
+    scores = judge_by_others(_table(examples), is_twin, owners, len(sessions), _SHRINK).tolist()
+    for one, score in zip(examples, scores, strict=True):
+        if not one.is_twin:
+            before = evidence[one.session]
+            for_task = 0.0 if one.is_given else score + _AGREED * one.is_outvoted
+            evidence[one.session] = ValueEvidence(max(before.by_origin, score), max(before.by_task, for_task))
+    return evidence
+
+
+def _examples(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -> Iterator[_Example]:
+    given = [_given(session) for session in sessions]
+    givers: defaultdict[ArgumentPlace, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for number, row in enumerate(given):
+        for place, texts in row.items():
+            for text in texts:
+                givers[place][text].add(number)
+    for number, session in enumerate(sessions):
+        own = {number, *mates[number]}
+        for value in {(one.place, one.text): one for one in session.values}.values():
+            foreign = [text for text, by in givers[value.place].items() if own.isdisjoint(by)]
+            is_elsewhere = not givers[value.place][value.text] <= own
+            if not is_elsewhere and not session.steps_with(value.text, value.at):
+                continue  # a text of the agent's own, or worked out: whether that is odd, odd_values asks
+            siblings = _pick(session.siblings(value.text, value.at), value.text, _TWINS)
+            theirs = [given[mate][value.place] for mate in mates[number] if value.place in given[mate]]
+            for text in (value.text, *siblings, *_pick(foreign, value.text, 1)):
+                is_given = any(text in row for row in theirs)
+                votes = Counter(one for row in theirs for one in row)
+                is_outvoted = not is_given and max(votes.values(), default=0) > 1
+                marks = frozenset(_marks(session, value, text))
+                yield _Example(number, text != value.text, value.place, marks, is_given, is_outvoted)
+
+
+def _pick(texts: Iterable[str], value: str, count: int) -> list[str]:
+    """Return some texts, the same ones whatever the order of the sessions is."""
+    return sorted(texts, key=lambda text: (crc32(f"{value}\0{text}".encode("utf-8", "replace")), text))[:count]
+
+
+def _given(session: ValuePlaces) -> dict[ArgumentPlace, set[str]]:
+    found: defaultdict[ArgumentPlace, set[str]] = defaultdict(set)
+    for value in session.values:
+        found[value.place].add(value.text)
+    return dict(found)
+
+
+def _marks(session: ValuePlaces, value: GivenValue, text: str) -> Iterator[str]:
+    """Yield who wrote a text before the call, how lately, and which other values of the call stand beside it."""
+    steps = session.steps_with(text, value.at)
+    writers = {session.writers[step] for step in steps}
+    yield from writers or {"nowhere"}
+    if not writers & {"user", "agent"}:
+        yield "unspoken"
+    for writer in ("user", "agent"):
+        last = next((step for step in reversed(range(value.at)) if session.writers[step] == writer), None)
+        if last is not None and last in steps:
+            yield f"last words of the {writer}"
+    beside = [set(session.steps_with(one, value.at)) for one in value.beside if len(one) > _SHORT]
+    together = sum(not shared.isdisjoint(steps) for shared in beside)
+    if beside:
+        yield "alone" if not together else "beside all" if together == len(beside) else "beside some"
+    siblings = [session.steps_with(one, value.at) for one in session.siblings(text, value.at)[:_SIBLINGS]]
+    if siblings:
+        yield _compared("count", len(steps), max(map(len, siblings)))
+        yield _compared("latest", steps[-1] if steps else -1, max(one[-1] for one in siblings if one))
+
+
+def _compared(what: str, mine: int, best: int) -> str:
+    return f"{what} {'over' if mine > best else 'under' if mine < best else 'as'} others"
+
+
+def _table(examples: Sequence[_Example]) -> NDArray[np.float64]:
+    """Return a row for each example: its marks, pairs of them, and those of its argument where it has habits."""
+    support = Counter(one.place for one in examples if not one.is_twin)
+    rows: list[list[tuple[str, ...]]] = []
+    for one in examples:
+        marks = sorted(one.marks)
+        of_place = [(*one.place, mark) for mark in marks] if support[one.place] >= _USUAL else []
+        rows.append([*((mark,) for mark in marks), *combinations(marks, 2), *of_place])
+    counts = Counter(name for names in rows for name in names)
+    columns = {name: column for column, name in enumerate(sorted(one for one in counts if counts[one] >= _SUPPORT))}
+    table = np.zeros((len(rows), len(columns) + 1))
+    table[:, -1] = 10.0  # so much that shrinking hardly touches what all have in common
+    for row, names in enumerate(rows):
+        table[row, [columns[name] for name in names if name in columns]] = 1.0
+    return table
