@@ -50,7 +50,7 @@ def explain(  # noqa: PLR0913, PLR0917  # as many as a user may say
             return
         explanation = Explanation(recorded, rules, form, around)
         if tool:
-            explanation.tool(what)
+            explanation.tool(what, with_traces=bool(traces))
             return
         spec = find_rule(what, rules)
         if spec is not None:

@@ -20,6 +20,7 @@ from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry,
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
 from stream_guard.history import incidents
+from stream_guard.language.described_tools import described_classes, offered_tools
 from stream_guard.language.patterns import classes_of
 from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.policy.spec import Policy, RuleSpec
@@ -69,20 +70,33 @@ class Explanation:
             for line in _survey_words(survey):
                 printer.line(line)
 
-    def tool(self, name: str) -> None:
-        """Explain what a tool is to the policy: its classes, each with the reason, and the rules that look at it."""
+    def tool(self, name: str, *, with_traces: bool) -> None:
+        """Explain what a tool is to the policy: its classes, each with the reason, and the rules that look at it.
+
+        Where recordings offer the tool, classes that its description speaks for and the policy does not have it in
+        are named too.
+        """
         classes = classes_of(name, self._policy.tool_classes)
         rules = [spec.id for spec in self._policy.rules if _looks_at(spec, name)]
+        described = self._described(name) if with_traces else {}
+        proposed = {one: why for one, why in described.items() if one not in classes}
         if self._as_json:
-            show_one({"tool": name, "classes": classes, "rules": rules})
+            show_one({"tool": name, "classes": classes, "proposed": proposed, "rules": rules})
             return
         printer = TimelinePrinter(self._console)
         printer.line(visible(name), style="bold")
         for one, why in classes.items():
             printer.line(f"@{visible(one)}: {visible(why)}", indent=2)
-        if not classes:
+        for one, why in proposed.items():
+            printer.line(f"@{one}, if the policy lists it under tool_classes: {visible(why)}", indent=2)
+        if not classes and not proposed:
             printer.line("it is in no class; list it under tool_classes if it belongs to one", indent=2)
         printer.line(f"rules that look at it: {visible(', '.join(rules) or 'none')}", indent=2)
+
+    def _described(self, name: str) -> dict[str, str]:
+        """Return the classes that the tool's definition speaks for, as it is first offered."""
+        offered = (one for event in self._recorded.events() for one in offered_tools(event))
+        return next((described_classes(definition) for tool, definition in offered if tool == name), {})
 
     def alert_or_session(self, name: str, rule: str) -> None:
         """Explain an alert, or a session with everything that was found and nearly found in it."""

@@ -74,7 +74,7 @@ class FirstLook:
                 _short(name),
                 f"{use.calls:,}",
                 f"{len(use.sessions):,}",
-                guess_class(name, use.arguments),
+                guess_class(name, use.arguments, use.described),
                 arguments,
             )
             table.add_row(*map(Text, cells))

@@ -22,7 +22,7 @@ _PERSON: Final = (
 )
 _RECORD: Final = (
     "(account|profile|order|reservation|booking|ticket|appointment|claim|subscription|identity|chart|case"
-    "|contract|loan|prescription|shipment|invoice)"
+    "|contract|loan|prescription|shipment|invoice|event|meeting|visit|membership|delivery|rental|enrollment|registration)"
 )
 _MONEY: Final = "(money|payment|fund|payout|refund|reimbursement|credit|wire|deposit|donation|remittance)"
 

@@ -89,6 +89,11 @@ def tool_words(name: str) -> list[str]:
     return [word.lower() for word in _WORD.findall(name[:_LONGEST])][:_MOST]
 
 
+def verb_of(word: str) -> str | None:
+    """Return the verb that a word in lower case is a form of; None where it is none that says what is done."""
+    return _FORMS.get(word)
+
+
 @lru_cache(maxsize=4096)
 def readings(name: str) -> tuple[str, ...]:
     """Return the ways to read a name, each once."""

@@ -88,7 +88,7 @@ def propose(survey: Survey, facts: Facts, registry: Registry) -> FirstPolicy:
     tools = [name for name, _ in survey.by_calls() if is_plain_name(name)]
     guessed: dict[str, list[str]] = {}
     for tool in tools:
-        name = guess_class(tool, survey.tools[tool].arguments)
+        name = guess_class(tool, survey.tools[tool].arguments, survey.tools[tool].described)
         if name:
             guessed.setdefault(name, []).append(tool)
     packs = fitting_packs(tools, guessed, registry)

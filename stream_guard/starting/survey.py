@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_guard.model import Event, Json, ToolCall, Turn
+from stream_guard.language.described_tools import described_classes, offered_tools
+from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
 from stream_guard.policy.spec import DEFAULT_IDLE
 
 MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
@@ -24,6 +25,7 @@ class ToolUse:
     calls: int = 0
     sessions: set[str] = field(default_factory=set)
     arguments: Counter[str] = field(default_factory=Counter)  # names at the top of the arguments, by calls
+    described: Mapping[str, str] = field(default_factory=dict)  # classes that its definition speaks for, and why
 
     def add(self, session_id: str, args: Json) -> None:
         """Count a call."""
@@ -45,6 +47,7 @@ class Survey:
     longest_silence: float = 0.0  # seconds between two events of one session, of those that count
     _latest: dict[str, float] = field(default_factory=dict)  # by session: its latest time
     _announced: defaultdict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+    _offered: dict[str, Mapping[str, str]] = field(default_factory=dict)  # as ``described``, also of tools not called
 
     def watch(self, events: Iterable[Event]) -> Iterator[Event]:
         """Yield the events, and count what is in them."""
@@ -58,6 +61,10 @@ class Survey:
         self.sessions.add(event.session_id)
         self.agents[event.agent] += 1
         self._note_time(event)
+        if isinstance(event, Turn | ToolResult):
+            for name, definition in offered_tools(event):
+                if name not in self._offered and len(self._offered) < MOST_TOOLS:
+                    self._offered[name] = described_classes(definition)
         if isinstance(event, ToolCall):
             self._call(event)
         elif isinstance(event, Turn):
@@ -96,4 +103,6 @@ class Survey:
             if len(self.tools) >= MOST_TOOLS:
                 return ToolUse()
             self.tools[tool] = ToolUse()
-        return self.tools[tool]
+        use = self.tools[tool]
+        use.described = use.described or self._offered.get(tool, {})
+        return use

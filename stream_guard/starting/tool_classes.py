@@ -1,8 +1,8 @@
-"""Guess the class of a tool from the words of its name and of its arguments: a start, for a person to check."""
+"""Guess the class of a tool from the words of its name, its arguments and its description: for a person to check."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from stream_guard.language.tool_words import tool_words
@@ -40,12 +40,17 @@ def words_of(name: str) -> list[str]:
     return tool_words(name.rsplit("__", 1)[-1] if name.startswith("mcp__") else name)
 
 
-def guess_class(name: str, arguments: Iterable[str] = ()) -> str:
-    """Return shell, money, egress, write or read; empty where the name says nothing.
+def guess_class(name: str, arguments: Iterable[str] = (), described: Collection[str] = ()) -> str:
+    """Return shell, money, egress, write or read; empty where nothing says it.
 
     The first word that says what is done decides, so that ``get_payment`` reads and ``refund_order`` pays. A tool that
-    takes an amount, and does not read, moves money.
+    takes an amount, and does not read, moves money. Where the name says nothing, its description may (``described``).
     """
+    guessed = _by_name(name, arguments)
+    return guessed or next((one for one in (READ, MONEY, EGRESS, WRITE) if one in described), "")
+
+
+def _by_name(name: str, arguments: Iterable[str]) -> str:
     words, named = words_of(name), {argument.lower() for argument in arguments}
     if _SHELL_WORDS & set(words) or (_CODE_ARGUMENTS & named and _RUN_WORDS & set(words)):
         return SHELL

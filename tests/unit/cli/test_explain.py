@@ -141,3 +141,17 @@ def test_a_tool_is_explained_by_its_classes_the_words_that_put_it_there_and_the_
     data = json.loads(output("explain", "issue_refund", "--tool", "--policy", samples[1], "--format", "json"))
     assert data["classes"]["money"] == "it is listed"
     assert "confirm-before-refund" in data["rules"]
+
+
+def test_a_tool_that_recordings_describe_is_proposed_for_the_classes_it_is_not_in(tmp_path: Path) -> None:
+    tools = [{"name": "x7", "description": "Sends a postcard."}]
+    traces, policy = tmp_path / "traces.jsonl", tmp_path / "policy.yaml"
+    traces.write_text(
+        json.dumps({"kind": "turn", "session_id": "s", "event_id": "1", "request": {"tools": tools}, "response": {}})
+    )
+    policy.write_text("{rules: [{id: r, kind: no_call, params: {tool: '@egress'}}]}")
+    said = " ".join(output("explain", "x7", traces, "--tool", "--policy", policy).split())
+    assert "@egress, if the policy lists it under tool_classes: its description reads send_postcard" in said
+    policy.write_text("{tool_classes: {egress: x7}, rules: [{id: r, kind: no_call, params: {tool: '@egress'}}]}")
+    data = json.loads(output("explain", "x7", traces, "--tool", "--policy", policy, "--format", "json"))
+    assert (data["proposed"], data["rules"]) == ({}, ["r"])

@@ -45,3 +45,12 @@ def test_invented_names_do_not_fill_the_memory() -> None:
     assert len(survey.tools) == MOST_TOOLS
     survey = surveyed(call("s", "t", "1", {str(number): 1 for number in range(MOST_ARGUMENTS + 5)}))
     assert len(survey.tools["t"].arguments) == MOST_ARGUMENTS
+
+
+def test_a_tool_comes_with_the_classes_that_its_first_definition_speaks_for() -> None:
+    tools = [{"name": "x7", "description": "Sends a postcard."}, {"name": "never_called", "description": "Waits."}]
+    offer = sg.Turn(session_id="s", request={"tools": tools}, response={"content": []})
+    again = sg.Turn(session_id="s", request={"tools": [{"name": "x7", "description": "Gets one."}]}, response={})
+    survey = surveyed(call("s", "x7", "1"), offer, again, call("s", "x7", "2"))
+    assert set(survey.tools) == {"x7"}
+    assert list(survey.tools["x7"].described) == ["egress"]

@@ -41,3 +41,9 @@ def test_the_first_word_that_says_what_is_done_decides(name: str, arguments: lis
 
 def test_words_are_found_however_a_name_is_written() -> None:
     assert words_of("getHTTPStatus") == words_of("get_http_status") == words_of("Get-Http-Status")
+
+
+def test_a_description_decides_where_the_name_says_nothing_and_only_there() -> None:
+    assert guess_class("x7", described={"egress": "why"}) == "egress"
+    assert guess_class("x7", described={"delete": "why", "write": "why"}) == "write"
+    assert guess_class("get_x7", described={"egress": "why"}) == "read"
