@@ -13,6 +13,7 @@ class MaxFailedCallsParams(sg.Params):
 
     tool: sg.ToolPattern = Field(description="the tools whose failures are counted: a name, a glob, or a list")
     n: int = Field(ge=1, le=LARGEST_COUNT, description="failures after which it must not be tried again")
+    in_a_row: bool = Field(default=False, description="true: a success begins a new count")
 
 
 class MaxFailedCallsState(sg.State):
@@ -43,6 +44,22 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
             trace=[{"call": "log_in", "id": "a"}, {"result": "log_in", "id": "a"}, {"call": "log_in"}],
             hits=[],
         ),
+        sg.Example(
+            claim="with in_a_row, a success in between begins a new count",
+            params={"tool": "log_in", "n": 2, "in_a_row": True},
+            trace=[
+                {"call": "log_in", "id": "a"},
+                {"result": "log_in", "id": "a", "status": "error"},
+                {"call": "log_in", "id": "b"},
+                {"result": "log_in", "id": "b"},
+                {"call": "log_in", "id": "c"},
+                {"result": "log_in", "id": "c", "status": "error"},
+                {"call": "log_in", "id": "d"},
+                {"result": "log_in", "id": "d", "status": "error"},
+                {"call": "log_in"},
+            ],
+            hits=[8],
+        ),
     )
 
     def tools(self) -> sg.ToolPattern:
@@ -60,6 +77,8 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
         """Count a failure."""
         if result.status == "error":
             state.failures = min(state.failures + 1, LARGEST_COUNT)
+        elif result.status == "ok" and self.params.in_a_row:
+            state.failures = 0
 
     def on_ungated(self, event: sg.Event, state: MaxFailedCallsState) -> None:
         """Count failures outside the gate too."""

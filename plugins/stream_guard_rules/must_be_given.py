@@ -39,6 +39,19 @@ _WORDED: Final = (
     "instructions question answer thought status explanation justification code command script query"
 )
 _TEXTS: Final = frozenset(_WORDED.split())
+# "A document titled ..." names no document; "a document folder" does name the folder.
+_UNNAMED: Final = re.compile(
+    r"\b(?:an?|any|some|another)\s+(?:(?:new|different|single|separate|specific|certain|particular)\s+)?([^\W\d_]{3,})"
+    r"(?=\s?(?:[.,;:!?)]|$|\s(?:titled|called|named|labell?ed|for|in|on|of|to|with|from|that|which|where|who|and|or|if|by"
+    r"|at|as|into|onto|inside|within|about|containing)\b))",
+    re.IGNORECASE,
+)
+_ANY_OF_ITS_KIND: Final = "~"  # beside words that were said like that
+_NAMES: Final = (
+    "id name file filename folder directory dir path title user username account recipient receiver city place "
+    "location source destination"
+)
+_NAMING: Final = frozenset(_NAMES.split())
 
 
 class MustBeGivenParams(sg.Params):
@@ -68,7 +81,8 @@ class MustBeGiven(sg.Rule[MustBeGivenParams, MustBeGivenState]):
 
     A value is a number, or a text of a few words: an id, a name, a place. It was given where its words were, in any
     spelling: ``TeamNotes.txt`` by "team notes" and "txt". Dates are worked out, and are not asked about. What was given
-    is kept in a sketch, which may claim one too many; of more than 30,000 words nothing can be judged.
+    is kept in a sketch, which may claim one too many; of more than 30,000 words nothing can be judged. Where a name or
+    an id is asked for, "a document" from the user gives none.
     """
 
     kind = "must_be_given"
@@ -106,6 +120,18 @@ class MustBeGiven(sg.Rule[MustBeGivenParams, MustBeGivenState]):
             hits=[3],
         ),
         sg.Example(
+            claim="a thing of which the user says no more than what it is was not named",
+            params={},
+            trace=[
+                {"user": "Make a folder for my letters, and put a note into the cupboard folder."},
+                {"call": "make", "args": {"folder": "letters"}},
+                {"call": "open", "args": {"folder": "cupboard"}},
+                {"call": "make", "args": {"folder": "note"}},
+                {"call": "find", "args": {"sort": "note"}},
+            ],
+            hits=[3],
+        ),
+        sg.Example(
             claim="texts of the agent's own are not asked about, unless the rule says so",
             params={},
             trace=[{"user": "Tell Ann that I am late."}, {"call": "send", "args": {"to": "Ann", "message": "Sorry!"}}],
@@ -118,8 +144,13 @@ class MustBeGiven(sg.Rule[MustBeGivenParams, MustBeGivenState]):
         return frozenset(("content",))
 
     def on_user_message(self, message: sg.UserMessage, state: MustBeGivenState) -> sg.Verdict:
-        """Remember what the user gave."""
-        self._learn(message.text, state)
+        """Remember what the user gave, and apart from that what was mentioned without a name."""
+        unnamed = _UNNAMED.findall(message.text[:MOST_TEXT])
+        for word in unnamed:
+            self._learn(word, state, _ANY_OF_ITS_KIND)
+        named = _UNNAMED.sub(" . ", message.text[:MOST_TEXT]) if unnamed else message.text
+        self._learn(named, state)
+        state.unread = state.unread or len(message.text) > MOST_TEXT
         return None
 
     def on_turn(self, turn: sg.Turn, state: MustBeGivenState) -> sg.Verdict:
@@ -147,7 +178,7 @@ class MustBeGiven(sg.Rule[MustBeGivenParams, MustBeGivenState]):
         if call.args is None:
             return sg.Unsure("unevaluable", "arguments")
         for name, value in _arguments(call.args):
-            if self._is_asked_about(name, value) and not _is_given(value, f"{call.tool}.{name}", state):
+            if self._is_asked_about(name, value) and not _is_given(value, call.tool, name, state):
                 if state.unread or state.count > _MOST_GIVEN:
                     return UNREAD if state.unread else FORGOTTEN
                 detail = f"{call.tool} is called with a value of {name} that nobody gave"
@@ -201,11 +232,13 @@ def _arguments(value: sg.Json) -> Iterator[tuple[str, sg.Json]]:
             yield name, item
 
 
-def _is_given(value: sg.Json, place: str, state: MustBeGivenState) -> bool:
+def _is_given(value: sg.Json, tool: str, name: str, state: MustBeGivenState) -> bool:
+    places = ["", f"{tool}.{name}"]
+    if _NAMING.isdisjoint(part.lower() for part in _PARTS.findall(name)):
+        places.append(_ANY_OF_ITS_KIND)
+
     def known(word: str) -> bool:
-        return state.given is not None and any(
-            sg.sketch_number(f"{where}:{word}") in state.given for where in ("", place)
-        )
+        return state.given is not None and any(sg.sketch_number(f"{where}:{word}") in state.given for where in places)
 
     text = next(texts_in(value), "")
     if _NUMBER.fullmatch(text):

@@ -13,7 +13,7 @@ from stream_guard_rules.shared.digests import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, note_forgotten, was_forgotten
 from stream_guard_rules.shared.tool_definitions import definitions, offered_in, schema_of
 
-Check: TypeAlias = Literal["tool", "arguments", "required", "types", "version"]
+Check: TypeAlias = Literal["tool", "arguments", "required", "types", "version", "changing"]
 _ALL: Final[list[Check]] = ["tool", "arguments", "required", "types", "version"]
 _NOT_OFFERED: Final = sg.Unsure("unevaluable", "the tools that were offered")
 
@@ -43,6 +43,7 @@ _SAID: Final = {
     "required": "needs",
     "types": "declares with another type",
     "version": "has retired",
+    "changing": "has retired",
 }
 # Of the tool itself, and not of what it works on: "lists deprecated packages" is a tool like any other.
 _OVER: Final = r"(?:deprecated|obsolete|superseded|discontinued|sunset|end[- ]of[- ]life)"
@@ -65,7 +66,8 @@ class MustBeOfferedParams(sg.Params):
         default=_ALL,
         min_length=1,
         description="what is a hit: a tool that is not offered, arguments that it does not declare, required ones that "
-        "are missing, types, a version that is retired or has a successor beside it",
+        "are missing, types, a version that is retired or has a successor beside it; `changing`, only where it is "
+        "named: a tool with any retired argument, even if the call does without",
     )
 
 
@@ -221,11 +223,13 @@ class MustBeOffered(sg.Rule[MustBeOfferedParams, MustBeOfferedState]):
             ("arguments", [name for name in call.args if name not in declared and _OPEN not in declared]),
             ("required", [name for name, kinds in declared.items() if kinds.endswith("!") and name not in call.args]),
             ("types", [name for name, value in call.args.items() if not _fits(value, declared.get(name, ""))]),
-            ("version", [name for name in call.args if declared.get(name, "").rstrip("!").endswith("-")]),
+            ("version", [name for name in call.args if _is_old(declared.get(name, ""))]),
+            ("changing", [name for name, kinds in declared.items() if _is_old(kinds)]),
         ):
             if found and check in self.params.checks:
                 named = ", ".join(name[:_LONGEST] for name in found[:3])
-                detail = f"{call.tool} is called with arguments beside its schema: it {_SAID[check]} {named}"
+                how = "while its schema changes" if check == "changing" else "with arguments beside its schema"
+                detail = f"{call.tool} is called {how}: it {_SAID[check]} {named}"
                 return sg.Hit(
                     detail, {"tool": call.tool, "why": check, "arguments": [name[:_LONGEST] for name in found[:8]]}
                 )
@@ -258,6 +262,11 @@ def _kinds(said: sg.Json) -> list[str]:
     listed = written if isinstance(written, list) else [written]
     kinds = [_SYNONYMS.get(kind.lower(), kind.lower()) if isinstance(kind, str) else "" for kind in listed]
     return kinds if all(kind in _TYPES for kind in kinds) else []
+
+
+def _is_old(declared: str) -> bool:
+    """Whether an argument is marked as retired."""
+    return declared.rstrip("!").endswith("-")
 
 
 def _fits(value: sg.Json, declared: str) -> bool:

@@ -10,6 +10,9 @@ EFFECTS: Final = (
 )  # fmt: skip
 """Every effect there is."""
 
+RAISING: Final = ("sudo", "doas", "pkexec")
+"""Programs that run another one with the rights of somebody else."""
+
 REASONS: Final = ("value", "input", "command", "text", "program", "code", "lookalike", "syntax", "limit")
 """Why something stayed opaque."""
 
@@ -21,6 +24,7 @@ class CommandReading(NamedTuple):
     opaque: frozenset[str] = frozenset()
     made: tuple[str, ...] = ()  # paths and globs that it makes anew
     fetched: tuple[str, ...] = ()  # paths whose content comes from the network
+    raised_for: frozenset[str] = frozenset()  # what rights are raised for: "packages" of the registry, or "more"
 
 
 class ShellEffect(NamedTuple):

@@ -10,7 +10,7 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
-from stream_guard_shell.ownership import with_ownership
+from stream_guard_shell.ownership import with_ownership, with_purpose
 from stream_guard_shell.patterns import SOFT_REASONS, EffectPattern, PatternFit, is_unclear
 from stream_guard_shell.session_paths import (
     SessionPaths,
@@ -113,7 +113,7 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
         reading = self._read(call, state)
         if reading is None:
             return sg.Unsure("unevaluable", "a command that can be read") if _is_unreadable(call) else None
-        effects = with_ownership(reading.effects, created_in(state.paths))
+        effects = with_purpose(with_ownership(reading.effects, created_in(state.paths)), reading.raised_for)
         self._begin(call, effects, state)
         found = self._worst(effects, reading, state)
         remember(state.paths, call, reading)

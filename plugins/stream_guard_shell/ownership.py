@@ -1,10 +1,10 @@
-"""What a session made: deleting that is another matter than deleting what was there."""
+"""What an effect is to a session: deleting what it made is another matter than deleting what was there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stream_guard_shell.effects import ShellEffect, make_effect
+from stream_guard_shell.effects import RAISING, ShellEffect, make_effect
 from stream_guard_shell.expansion.places import glob_folder, is_below
 
 
@@ -21,3 +21,15 @@ def _owned(effect: ShellEffect, created: frozenset[str]) -> ShellEffect:
     if glob not in created and not is_below(place, created):
         return effect
     return make_effect(effect.kind, {**dict(effect.fields), "own": True})
+
+
+def with_purpose(effects: Iterable[ShellEffect], raised_for: frozenset[str]) -> tuple[ShellEffect, ...]:
+    """Return the effects with ``packages`` where rights are raised for nothing but packages of the registry."""
+    if raised_for != {"packages"}:
+        return tuple(effects)
+    return tuple(
+        make_effect(effect.kind, {**dict(effect.fields), "packages": True})
+        if effect.kind == "privilege" and effect.get("via") in RAISING
+        else effect
+        for effect in effects
+    )

@@ -38,6 +38,7 @@ class Recorder:
         self.fetched: dict[str, str] = {}  # paths that came from the network, with their host
         self.traps: list[tuple[Shell, Field]] = []  # texts that run at the end
         self.made_here: dict[str, None] = {}
+        self.raised_for: set[str] = set()
         self._budget = budget
 
     def spend(self, amount: int = 1) -> None:
@@ -52,7 +53,13 @@ class Recorder:
 
     def reading(self) -> CommandReading:
         """Return what was recorded."""
-        return CommandReading(tuple(self.effects), frozenset(self.reasons), tuple(self.made_here), tuple(self.fetched))
+        return CommandReading(
+            tuple(self.effects),
+            frozenset(self.reasons),
+            tuple(self.made_here),
+            tuple(self.fetched),
+            frozenset(self.raised_for),
+        )
 
     def emit(self, shell: Shell, kind: str, **fields: Any) -> None:
         """Record an effect of this shell."""

@@ -83,6 +83,11 @@ _MANAGERS: Final[dict[str, _Manager]] = {
     "go": _Manager(frozenset(("install", "get")), word_list("o p ldflags tags mod modfile C"), (), ("GOPROXY",)),
     **dict.fromkeys(("apt", "apk", "dnf", "brew"), _SYSTEM),
 }
+_OF_THE_SYSTEM: Final = ("apt", "apt-get", "apk", "dnf", "yum", "zypper", "brew")
+_REFRESHING: Final = frozenset(("install", "add", "reinstall", "update", "upgrade"))
+_PACKAGE: Final = re.compile(
+    r"(?!.*\.(?:deb|rpm|apk)$)[A-Za-z0-9][A-Za-z0-9+.:=_@~-]*"
+)  # a name, and no file or address
 _NAMES: Final = {"pip3": "pip", "apt-get": "apt", "pipx": "pipx"}
 _GIT: Final = re.compile(r"(?:git\+|git://|git@|ssh://|github:|gitlab:|bitbucket:|gist:)|.*\.git(?:[#@].*)?$")
 _SHORT_GIT: Final = re.compile(r"[\w.-]+/[\w.-]+(?:#\S+)?$")
@@ -114,6 +119,17 @@ def install(call: ProgramCall) -> Field:
     elif verb is not None or options.operands:
         _other(call, options, verb)
     return unknown()
+
+
+def installs_from_registry(words: Sequence[Field]) -> bool:
+    """Whether these words of a command only install or refresh what the registry of the system has."""
+    texts = [word.literal for word in words]
+    if not texts or texts[0] not in _OF_THE_SYSTEM or None in texts:
+        return False
+    options = parse_options(list(words[1:]), _SYSTEM.valued)
+    verb, *packages = [word.literal or "" for word in options.operands] or [""]
+    elsewhere = options.value(*_SYSTEM.registries) is not None or options.has("o", "option", "c", "config-file", "root")
+    return verb in _REFRESHING and not elsewhere and all(_PACKAGE.fullmatch(name) for name in packages)
 
 
 def _other(call: ProgramCall, options: Options, verb: str | None) -> None:

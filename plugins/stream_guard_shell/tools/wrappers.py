@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+from stream_guard_shell.effects import RAISING
 from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
 from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell, Variable
+from stream_guard_shell.tools.install import installs_from_registry
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 
@@ -46,7 +48,7 @@ def wrapped(call: ProgramCall) -> Field:
     options = parse_options(call.args, spec.valued.split(), stop=True)
     if call.name == "setsid":
         call.emit("background", via="setsid")
-    if call.name in ("sudo", "doas", "pkexec"):
+    if call.name in RAISING:
         user = options.value("u", "user")
         name = call.recorder.word(user) if user is not None else None
         call.emit("privilege", via=call.name, user=None if name == "root" else name)
@@ -59,6 +61,8 @@ def wrapped(call: ProgramCall) -> Field:
         words, shell = assigned(call, words)
         folder = options.value("D", "chdir")
         shell = inside(shell, folder) if folder is not None else shell
+    if call.name in RAISING:
+        call.recorder.raised_for.add("packages" if installs_from_registry(words) else "more")
     if not words and call.name == "sudo" and options.has("s", "i", "shell", "login") and call.stdin is not None:
         return call.recorder.run_text(shell.subshell(process=True), call.stdin, "sh")
     return call.recorder.run_words(shell, words, call.stdin) if words else unknown()
