@@ -28,7 +28,7 @@ MEASURED: Final = {
     "new_tools": MeasuredKind("unusual tools"),
     "arguments": MeasuredKind("odd arguments", fault=True),
     "odd_values": MeasuredKind("odd values", fault=True),
-    "task_values": MeasuredKind("values unlike other runs of the task", fault=True),
+    "task_values": MeasuredKind("values that look wrong for the task", fault=True),
     "tokens": MeasuredKind("length and tokens"),
     "latency": MeasuredKind("latency"),
     "tools": MeasuredKind("tools called"),

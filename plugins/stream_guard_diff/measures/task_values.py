@@ -18,7 +18,7 @@ from stream_guard_diff.trails import SessionTrail
 
 AGREE: Final = 2  # other runs of the task that give the same value, from which on another one is odd
 MOST: Final = 0.5  # share of the other runs that must give it
-_ODD: Final = 0.5  # how much that counts beside where the value came from
+_BESIDE: Final = 0.5  # how much other runs of the task count beside where the value came from
 _LOOKS_WRONG: Final = 0.3  # from which evidence on a session is counted
 
 Given = Mapping[ArgumentPlace, frozenset[str]]
@@ -29,17 +29,17 @@ def measure_task_values(trails: Sequence[SessionTrail], table: ItemTable) -> Non
     places = [ValuePlaces(trail) for trail in trails]
     mates = table.mates()
     found = weigh_values(places, mates)
-    by_origin = [one.by_origin for one in found]
-    says = "gives a call with consequences a value that came about as wrong ones do"
-    table.add(SessionItem("task_values", says, 1), [value >= _LOOKS_WRONG for value in by_origin], evidence=by_origin)
     rows = [_values_of(one) for one in places]
     odd = [_oddness(rows[row], [rows[mate] for mate in others]) for row, others in enumerate(mates)]
-    by_task = [one.by_task for one in found]
-    says = "gives a call with consequences a value that no other run of its task gives"
+    says = "gives a call with consequences a value that looks wrong, or that no other run of its task gives"
     table.add(
         SessionItem("task_values", says, 1),
-        [strange > 0 or value >= _LOOKS_WRONG for strange, value in zip(odd, by_task, strict=True)],
-        evidence=(in_spreads(by_task) + _ODD * in_spreads(odd)).tolist(),
+        [strange > 0 or one.of_all >= _LOOKS_WRONG for strange, one in zip(odd, found, strict=True)],
+        evidence=(
+            in_spreads([one.of_all for one in found])
+            + _BESIDE * in_spreads([one.of_unshared for one in found])
+            + _BESIDE * in_spreads(odd)
+        ).tolist(),
     )
 
 

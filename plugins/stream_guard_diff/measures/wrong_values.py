@@ -1,8 +1,8 @@
 """What a wrong value of a call with consequences looks like: learned from the sessions themselves.
 
 Of each value twins are made: others of its form that stood in the session, and one that other tasks give the argument.
-Who wrote a value before the call, how lately, and what stood beside it tell values from twins. The more a value looks
-like a twin, the more likely it is a wrong one. Which side a session is on is not read.
+Who wrote a value before the call, how lately, and what stood beside it tell values from twins. Where one of the twins
+looks far more like a value than the value does, it is likely a wrong one. Which side a session is on is not read.
 """
 
 from __future__ import annotations
@@ -20,33 +20,32 @@ from stream_guard_diff.measures.arguments import ArgumentPlace
 from stream_guard_diff.measures.learning import judge_by_others
 from stream_guard_diff.measures.value_places import GivenValue, ValuePlaces
 
-_TWINS: Final = 2  # of one value that stood in the session
+_TWINS: Final = 6  # of one value that stood in the session, those that stood in most steps
 _SIBLINGS: Final = 50  # others of its form that a value is compared with
 _SUPPORT: Final = 4  # values and twins that must have a mark
 _USUAL: Final = 8  # values of an argument from which on its own habits are learned
 _FEWEST: Final = 20  # values, and twins, from which on anything can be learned
 _MOST: Final = 10_000  # values and twins; beyond, nothing is learned
-_SHRINK: Final = 30.0  # holds the weights of marks down; from 10 to 100 the power is the same
-_AGREED: Final = 0.6  # how much it counts beside its marks that other runs agree on another value
-_SHORT: Final = 2  # characters up to which a value stands beside everything
+_SHRINK: Final = 10.0  # holds the weights of marks down; from 10 to 30 the power is the same
+_SHORT: Final = 2  # characters up to which a value stands everywhere
 
 
 class ValueEvidence(NamedTuple):
-    """How much the oddest value of a session looks wrong, at least 0."""
+    """How much more than a value a twin of it looks right: the most of a session, at least 0."""
 
-    by_origin: float = 0.0  # by where it came from
-    by_task: float = 0.0  # the same of values that no other run of the task gives
+    of_all: float = 0.0
+    of_unshared: float = 0.0  # of values that no other run of the task gives
 
 
 class _Example(NamedTuple):
     """A value, or a twin of one, the marks by which they are told apart, and how other runs of the task stand to it."""
 
     session: int
+    value: int  # its number in the session; twins have that of their value
     is_twin: bool
     place: ArgumentPlace
     marks: frozenset[str]
-    is_given: bool
-    is_outvoted: bool
+    is_shared: bool  # another run of the task gives it
 
 
 def weigh_values(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -> list[ValueEvidence]:
@@ -62,11 +61,15 @@ def weigh_values(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]
         return evidence
     owners = np.array([one.session for one in examples], dtype=np.intp)
     scores = judge_by_others(_table(examples), is_twin, owners, len(sessions), _SHRINK).tolist()
+    best: dict[tuple[int, int], float] = {}  # of each value, the score of the twin that looks right most
     for one, score in zip(examples, scores, strict=True):
-        if not one.is_twin:
-            before = evidence[one.session]
-            for_task = 0.0 if one.is_given else score + _AGREED * one.is_outvoted
-            evidence[one.session] = ValueEvidence(max(before.by_origin, score), max(before.by_task, for_task))
+        if one.is_twin:
+            best[one.session, one.value] = min(score, best.get((one.session, one.value), score))
+    for one, score in zip(examples, scores, strict=True):
+        if not one.is_twin and (one.session, one.value) in best:
+            before, apart = evidence[one.session], score - best[one.session, one.value]
+            unshared = 0.0 if one.is_shared else apart
+            evidence[one.session] = ValueEvidence(max(before.of_all, apart), max(before.of_unshared, unshared))
     return evidence
 
 
@@ -79,19 +82,24 @@ def _examples(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -
                 givers[place][text].add(number)
     for number, session in enumerate(sessions):
         own = {number, *mates[number]}
-        for value in {(one.place, one.text): one for one in session.values}.values():
+        distinct = {(one.place, one.text): one for one in session.values if len(one.text) > _SHORT}
+        for count, value in enumerate(distinct.values()):
             foreign = [text for text, by in givers[value.place].items() if own.isdisjoint(by)]
             is_elsewhere = not givers[value.place][value.text] <= own
             if not is_elsewhere and not session.steps_with(value.text, value.at):
                 continue  # a text of the agent's own, or worked out: whether that is odd, odd_values asks
-            siblings = _pick(session.siblings(value.text, value.at), value.text, _TWINS)
+            siblings = _likeliest(session, value)
             theirs = [given[mate][value.place] for mate in mates[number] if value.place in given[mate]]
             for text in (value.text, *siblings, *_pick(foreign, value.text, 1)):
-                is_given = any(text in row for row in theirs)
-                votes = Counter(one for row in theirs for one in row)
-                is_outvoted = not is_given and max(votes.values(), default=0) > 1
+                is_shared = any(text in row for row in theirs)
                 marks = frozenset(_marks(session, value, text))
-                yield _Example(number, text != value.text, value.place, marks, is_given, is_outvoted)
+                yield _Example(number, count, text != value.text, value.place, marks, is_shared)
+
+
+def _likeliest(session: ValuePlaces, value: GivenValue) -> list[str]:
+    """Return the others of a value's form that stand in most steps before the call."""
+    listed = session.siblings(value.text, value.at)
+    return sorted(listed, key=lambda text: (-len(session.steps_with(text, value.at)), text))[:_TWINS]
 
 
 def _pick(texts: Iterable[str], value: str, count: int) -> list[str]:
@@ -109,7 +117,7 @@ def _given(session: ValuePlaces) -> dict[ArgumentPlace, set[str]]:
 def _marks(session: ValuePlaces, value: GivenValue, text: str) -> Iterator[str]:
     """Yield who wrote a text before the call, how lately, and which other values of the call stand beside it."""
     steps = session.steps_with(text, value.at)
-    writers = {session.writers[step] for step in steps}
+    writers: set[str] = {session.writers[step] for step in steps}
     yield from writers or {"nowhere"}
     if not writers & {"user", "agent"}:
         yield "unspoken"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from stream_guard_diff.measures.value_places import ValuePlaces
@@ -17,7 +18,7 @@ def session(number: int, *, wrong: bool) -> SessionTrail:
     drawn = random.Random(f"{number} plots")
     plots = [f"plot-{drawn.randrange(100, 1000)}" for _ in range(4)]
     meant, given = plots[0], plots[3] if wrong else plots[0]
-    name = {"session_id": f"s{number}"}
+    name: Any = {"session_id": f"s{number}"}
     water = {"type": "tool_use", "id": "c", "name": "update_watering", "input": {"plot": given, "minutes": number % 3}}
     events: list[Event] = [
         UserMessage(**name, text="What do I have to water?"),
@@ -36,28 +37,22 @@ def weighed(trails: list[SessionTrail], mates: list[list[int]] | None = None) ->
 
 def test_a_value_that_was_listed_but_not_spoken_of_looks_wrong() -> None:
     found = weighed([session(number, wrong=number >= 40) for number in range(46)])
-    assert min(one.by_origin for one in found[40:]) > max(one.by_origin for one in found[:40])
+    assert min(one.of_all for one in found[40:]) > max(one.of_all for one in found[:40])
 
 
 def test_what_another_run_of_the_task_gives_is_not_odd_for_the_task() -> None:
     trails = [session(number, wrong=number >= 40) for number in range(42)] + [session(41, wrong=True)]
     alone = weighed(trails)
     paired = weighed(trails, [[]] * 41 + [[42], [41]])
-    assert alone[41].by_task > 0 == paired[41].by_task
-    assert paired[40].by_task > 0
-
-
-def test_where_other_runs_agree_on_another_value_it_counts_more() -> None:
-    trails = [session(number, wrong=False) for number in range(40)] + [session(7, wrong=True)]
-    by_one = weighed(trails, [[]] * 40 + [[7]])[40]
-    by_two = weighed([*trails, session(7, wrong=False)], [[]] * 40 + [[7, 41], []])[40]
-    assert by_two.by_task > by_one.by_task + 0.3
+    assert alone[41].of_unshared > 0
+    assert paired[41].of_unshared == 0
+    assert paired[40].of_unshared > 0
 
 
 def test_the_order_of_the_sessions_does_not_matter() -> None:
     trails = [session(number, wrong=number % 9 == 0) for number in range(40)]
     there, back = weighed(trails), weighed(trails[::-1])[::-1]
-    assert [one.by_origin for one in there] == pytest.approx([one.by_origin for one in back], abs=1e-9)
+    assert [one.of_all for one in there] == pytest.approx([one.of_all for one in back], abs=1e-9)
 
 
 def test_texts_of_the_agents_own_and_few_values_say_nothing() -> None:
@@ -66,7 +61,7 @@ def test_texts_of_the_agents_own_and_few_values_say_nothing() -> None:
 
 
 def test_a_value_stands_where_all_of_its_words_do_and_words_beside_a_call_are_no_evidence_for_it() -> None:
-    name = {"session_id": "s"}
+    name: Any = {"session_id": "s"}
     call = {"type": "tool_use", "id": "c", "name": "set_address", "input": {"street": "12 Elm Road"}}
     events: list[Event] = [
         UserMessage(**name, text="I moved to 12, Elm Road."),
