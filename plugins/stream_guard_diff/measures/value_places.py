@@ -25,7 +25,7 @@ _LETTER: Final = re.compile(r"[^\W\d_]")
 Writer: TypeAlias = Literal["user", "agent", "result", "call"]
 
 
-class GivenValue(NamedTuple):
+class PlacedValue(NamedTuple):
     """A value that a call with consequences is given."""
 
     place: ArgumentPlace
@@ -39,7 +39,7 @@ class ValuePlaces:
 
     def __init__(self, trail: SessionTrail) -> None:
         self.writers: list[Writer] = []
-        self.values: list[GivenValue] = []
+        self.values: list[PlacedValue] = []
         self._steps: defaultdict[str, list[int]] = defaultdict(list)  # of a word
         self._alike: defaultdict[str, set[str]] = defaultdict(set)  # words with a digit, by their form
         for step in trail.steps:
@@ -55,7 +55,7 @@ class ValuePlaces:
                 given = list(leaves_of(call.args))[: _MOST_VALUES - len(self.values)]
                 texts = dict.fromkeys(text for _, text in given)
                 self.values += [
-                    GivenValue((call.tool, name), text, len(self.writers), tuple(one for one in texts if one != text))
+                    PlacedValue((call.tool, name), text, len(self.writers), tuple(one for one in texts if one != text))
                     for name, text in given
                 ]
         self._add("agent", turn.text)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from stream_guard_diff.measures.arguments import ArgumentPlace
 from stream_guard_diff.measures.learning import judge_by_others
-from stream_guard_diff.measures.value_places import GivenValue, ValuePlaces
+from stream_guard_diff.measures.value_places import PlacedValue, ValuePlaces
 
 _TWINS: Final = 6  # of one value that stood in the session, those that stood in most steps
 _SIBLINGS: Final = 50  # others of its form that a value is compared with
@@ -96,7 +96,7 @@ def _examples(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -
                 yield _Example(number, count, text != value.text, value.place, marks, is_shared)
 
 
-def _likeliest(session: ValuePlaces, value: GivenValue) -> list[str]:
+def _likeliest(session: ValuePlaces, value: PlacedValue) -> list[str]:
     """Return the others of a value's form that stand in most steps before the call."""
     listed = session.siblings(value.text, value.at)
     return sorted(listed, key=lambda text: (-len(session.steps_with(text, value.at)), text))[:_TWINS]
@@ -114,7 +114,7 @@ def _given(session: ValuePlaces) -> dict[ArgumentPlace, set[str]]:
     return dict(found)
 
 
-def _marks(session: ValuePlaces, value: GivenValue, text: str) -> Iterator[str]:
+def _marks(session: ValuePlaces, value: PlacedValue, text: str) -> Iterator[str]:
     """Yield who wrote a text before the call, how lately, and which other values of the call stand beside it."""
     steps = session.steps_with(text, value.at)
     writers: set[str] = {session.writers[step] for step in steps}
