@@ -8,6 +8,7 @@ import json
 import tempfile
 import time
 from contextlib import ExitStack
+from math import inf
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--checks", type=int, default=100_000)
     parser.add_argument("--kill-every", type=float, default=0.0, help="seconds between two kills; 0: none")
+    parser.add_argument("--seconds", type=float, default=inf, help="end then, whatever was asked by then")
     parser.add_argument("--pace", type=float, default=0.0, help="seconds that a client waits before it asks again")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--synced", action="store_true", help="let the database sync each commit to the disk")
@@ -36,18 +38,18 @@ def main() -> None:
             store = opened.enter_context(started(synced=args.synced)).address
         fleet = Fleet(folder, POLICY, store, args.gates, opened)
         began = time.monotonic()
-        settings = {name: getattr(args, name) for name in ("clients", "checks", "kill_every", "pace")}
+        settings = {name: getattr(args, name) for name in ("clients", "checks", "kill_every", "pace", "seconds")}
         tally = asyncio.run(run(fleet, Random(args.seed), **settings))
         seconds = time.monotonic() - began
         wanted = allowed_by_one_guard(tally.asked)
         print(
             json.dumps(
                 {
-                    **vars(args),
+                    **{name: value for name, value in vars(args).items() if value != inf},
                     **figures(tally, wanted == tally.allowed),
                     "kills": fleet.kills,
                     "freezes": fleet.freezes,
-                    "seconds": round(seconds),
+                    "took": round(seconds),
                 }
             )
         )

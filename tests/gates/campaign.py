@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -196,18 +197,20 @@ async def run(
     kill_every: float = 0.0,
     kills: int = 0,
     pace: float = 0.0,
+    seconds: float = inf,
 ) -> Tally:
     """Let clients ask so many questions in all, and kill a gate every so many seconds, or so often among them.
 
     ``pace``: seconds that a client waits before its next question.
     """
+    end = time.monotonic() + seconds
     tally, sessions, agents = Tally(), max(1, checks // 60), max(1, checks // 120)
 
     async def work(number: int) -> None:
         own = Random(f"{number}-{random.random()}")
         async with Connections() as http:
             client = Client(number, fleet, tally, own, http)
-            while tally.answers < checks:
+            while tally.answers < checks and time.monotonic() < end:
                 await (client.play() if own.random() < 0.1 else client.share_a_limit(sessions, agents))
                 if pace:
                     await asyncio.sleep(own.expovariate(1 / pace))
