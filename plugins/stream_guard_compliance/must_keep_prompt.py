@@ -131,13 +131,13 @@ class MustKeepPrompt(sg.Rule[MustKeepPromptParams, MustKeepPromptState]):
 
     def _learn(self, prompt: str, turn: sg.Turn, state: MustKeepPromptState) -> None:
         """Take a prompt that an agent did not have before."""
-        from stream_guard_compliance.prompt_judging import MOST_PACKED, pack_prompt
+        from stream_guard_compliance.prompt_judging import pack_prompt
 
         packed = pack_prompt(prompt, [*self.params.tools, *declared_tools(turn)])
         known = state.prompts.get(turn.agent)
         if known is not None and known.packed == packed:
             return
-        if len(packed) > MOST_PACKED or (known is None and len(state.prompts) >= _MOST_AGENTS):
+        if not packed or (known is None and len(state.prompts) >= _MOST_AGENTS):
             state.too_large = True
             return
         state.prompts = {**state.prompts, turn.agent: AgentPrompt(packed)}

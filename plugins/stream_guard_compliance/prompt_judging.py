@@ -27,16 +27,26 @@ from stream_guard import (
 from stream_guard_compliance.extraction import Extraction, extract, forms_of
 from stream_guard_compliance.reading.catalogue import ToolDeclaration, declarations
 
-MOST_PACKED: Final = 16_384  # bytes of a prompt with its tools that a session remembers
+_MOST_PACKED: Final = 16_384  # bytes of a prompt with its tools that a session remembers
+_MOST_TEXT: Final = 400_000  # characters, about, of what is packed
 _MOST_SENTENCE: Final = 300  # characters of a sentence in a finding
 _MOST_DESCRIPTION: Final = 300  # characters of what is said about a tool, of which the first sentence counts
 _SESSION: Final = "s"
 
 
 def pack_prompt(prompt: str, tools: Iterable[ToolDeclaration]) -> bytes:
-    """Return a prompt and what is declared beside it as bytes, the same for the same."""
+    """Return a prompt and what is declared beside it as bytes, the same for the same; none where they are too long."""
     told = [{"name": name, "description": about[:_MOST_DESCRIPTION]} for name, about in declarations(tools).items()]
-    return zlib.compress(json.dumps([prompt, told]).encode(), 9)
+    if len(prompt) + len(told) * _MOST_DESCRIPTION > _MOST_TEXT:
+        return b""  # without packing it: whoever sends prompts decides how long they are
+    packed = _packed(json.dumps([prompt, told]))
+    return packed if len(packed) <= _MOST_PACKED else b""
+
+
+@lru_cache(maxsize=256)
+def _packed(text: str) -> bytes:
+    """Pack a text; most turns of a session carry the same."""
+    return zlib.compress(text.encode(), 9)
 
 
 @cache

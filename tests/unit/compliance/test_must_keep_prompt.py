@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 from stream_guard_compliance.must_keep_prompt import MustKeepPrompt
-from stream_guard_compliance.prompt_judging import MOST_PACKED
 
 import stream_guard as sg
 from stream_guard.observability.counts import Counts
@@ -101,9 +100,10 @@ def test_session_without_a_prompt_is_no_pass() -> None:
     assert unevaluable(sg.ToolCall(session_id="s", tool="wipe_disk"))
 
 
-def test_prompt_that_is_too_long_to_be_remembered_is_no_pass() -> None:
+@pytest.mark.parametrize("length", [4_000, 40_000])
+def test_prompt_that_is_too_long_to_be_remembered_is_no_pass(length: int) -> None:
     noise = random.Random(7)
-    words = " ".join(f"{noise.getrandbits(64):x}" for _ in range(MOST_PACKED))
+    words = " ".join(f"{noise.getrandbits(64):x}" for _ in range(length))
     turn = sg.Turn(session_id="s", request={"system": f"Never call wipe_disk. {words}"}, response={"content": []})
     assert unevaluable(turn, sg.ToolCall(session_id="s", tool="wipe_disk"))
 
