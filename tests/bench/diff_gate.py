@@ -15,7 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise, product
-from math import sqrt
+from math import ceil, sqrt
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,6 +39,7 @@ from stream_guard.registry import build_registry
 from tests.bench.diff_plants import (
     FORBIDDEN,
     PLANTS,
+    Plant,
     Session,
     count_tokens,
     give_values_of_others,
@@ -179,14 +180,13 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
             if share < 0 and fault not in BETTER:
                 continue
             right, known, why = [], [], Counter[str]()
-            # In the others there is one message of the user, and nothing to confirm.
-            able = [name for name in agents if fault != SKIPPED or name.startswith("tau")]
+            able = [name for name in agents if _can_have(fault, name, agents[name])]
             for name in able:
                 tasks = agents[name]
-                for number in range(rounds * len(agents) // len(able)):
+                for number in range(ceil(rounds * len(agents) / len(able))):
                     drawn = random.Random(f"{fault} {name} {number}")
                     old, new = split(tasks, 100, drawn)
-                    plant = give_values_of_others(new) if fault == FOREIGN else PLANTS[fault]
+                    plant = _plant_of(fault, new)
                     if share < 0:
                         old = plant_into(old, plant, -share, drawn)
                     else:
@@ -198,6 +198,20 @@ def measure_plants(agents: dict[str, Tasks], policy: Policy, rounds: int, names:
             word = f"{share:.0%}" if share > 0 else "gone"
             row = {"right": sum(right), "of": len(right), "why": dict(why.most_common(4))}
             yield f"{fault} {word}", row | ({"best_item_alone": sum(known)} if share > 0 else {})
+
+
+def _plant_of(fault: str, sessions: Sequence[Session]) -> Plant:
+    return give_values_of_others(sessions) if fault == FOREIGN else PLANTS[fault]
+
+
+def _can_have(fault: str, name: str, tasks: Tasks) -> bool:
+    """Whether a team has enough sessions for a fault: some hardly ever make a call with consequences."""
+    if fault == SKIPPED:  # in the others there is one message of the user, and nothing to confirm
+        return name.startswith("tau")
+    drawn = random.Random(f"able {fault} {name}")
+    _, new = split(tasks, 100, drawn)
+    made = plant_into(new, _plant_of(fault, new), 0.3, drawn)
+    return sum(one is not other for one, other in zip(new, made, strict=True)) >= round(0.3 * len(new))
 
 
 def measure_consent(agents: dict[str, Tasks], policy: Policy, rounds: int) -> Iterator[Row]:
