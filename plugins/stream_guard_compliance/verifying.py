@@ -152,15 +152,21 @@ def _gated(proposal: Proposal, tokens: Sequence[Token]) -> _Statement:
         case, body = said_case(tokens, proposal.said) if proposal.said else split_case(tokens)
         if case is None:
             raise RefusedProposalError("no trace can tell the case that the sentence begins with")
+    unasked = [token for token in body if token.low in _UNASKED]
+    if unasked and not proposal.unless_asked:
+        raise RefusedProposalError(f'it passes over "{unasked[0].text}": the user may ask for it')
     if not proposal.unless_asked:
         return _Statement(_without_purpose(proposal, body), case)
     head, named = split_request(turned_request(body))
+    if named is None and unasked:
+        head, named = [token for token in body if token not in unasked], ()
     if named is None:
         raise RefusedProposalError("the sentence does not say that the user may ask for it")
     words = _MORE if proposal.kind == "limit" else words_of_deed(head)
     return _Statement(head, case, (*named, *words))
 
 
+_UNASKED: Final = frozenset(("proactively", "unprompted", "unsolicited", "spontaneously"))
 _MORE: Final = ("another", "second", "more", "several", "multiple", "two", "three", "both")  # than a limit allows
 
 
