@@ -85,12 +85,16 @@ def _others() -> Iterator[str]:
 def plot(rows: Sequence[Row]) -> str:
     """Return a picture: for each set, recall of all packs together and their alarms, with intervals."""
     shown = [row for row in rows if row.by == "all packs" or row.recordings.startswith("tracesafe")]
-    height = 28 * len(shown) + 44
+    height = 28 * len(shown) + 56
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="820" height="{height}" font-family="sans-serif">',
         '<text x="330" y="16" font-size="12" fill="#1b6ca8">recall</text>',
         '<text x="380" y="16" font-size="12" fill="#c7522a">alarms on runs that went well</text>',
     ]
+    for percent in (0, 25, 50, 75, 100):
+        x = 330 + 460 * percent / 100
+        parts.append(f'<line x1="{x:.0f}" x2="{x:.0f}" y1="24" y2="{height - 22}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x:.0f}" y="{height - 8}" font-size="11" text-anchor="middle">{percent} %</text>')
     for number, row in enumerate(shown):
         middle = 42 + 28 * number
         name = row.recordings if row.by == "all packs" else f"{row.recordings}, {row.by.partition(' ')[0]}"
