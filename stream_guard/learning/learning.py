@@ -29,9 +29,9 @@ Read: TypeAlias = Callable[[], Iterable[Event]]
 MOST_ALARMS: Final = 0.05
 """The share of unseen fine sessions that may have an alarm of what is proposed."""
 
-_AIM: Final = 0.6  # of that share: sessions to come differ more than those at hand do from each other
+_UNSEEN: Final = 0.75  # of an alarm that is expected beside those that were seen: between Jeffreys and Laplace
 _SHARES: Final = (0.0, 0.25, 0.5, 1.0)  # of the sessions that may have an alarm, those that are tried
-_MOST_JUDGED: Final = 2000  # sessions that candidates are tried on; a share needs no more
+_MOST_JUDGED: Final = 1000  # sessions that candidates are tried on; a share needs no more
 _STABLE: Final = FOLDS - 1  # of the folds, those without which a rule is found too
 _ERROR: Final = 0.05
 
@@ -101,7 +101,7 @@ def _strictness(
             tested = _Strictness(alarmed, least)
             chosen, _ = choose([one for one in fit if worth(one) >= least], alarms, alarmed)
             together = sum(map(worth, chosen))
-            if together > most_worth and _alarmed(tried, unfit, tested) <= _AIM * budget:
+            if together > most_worth and _alarmed(tried, unfit, tested) + _UNSEEN <= budget + most_alarms:
                 best, most_worth = tested, together
     return best
 

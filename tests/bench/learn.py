@@ -29,7 +29,7 @@ from stream_guard.learning.candidates import RuleCandidate
 from stream_guard.learning.drift import find_drift
 from stream_guard.learning.judging import as_policy
 from stream_guard.learning.learned import Learned
-from stream_guard.learning.learning import learn
+from stream_guard.learning.learning import MOST_ALARMS, learn
 from stream_guard.model import Event, ToolCall
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
@@ -121,13 +121,15 @@ def score(runs: Sequence[Run], alarmed: set[str]) -> Score:
     return Score(len(alarmed & set(fine)), len(fine), len(alarmed & set(bad)), len(bad))
 
 
-def held_out(runs: Sequence[Run], registry: Registry, seed: int) -> tuple[Score, list[Learned]]:
+def held_out(
+    runs: Sequence[Run], registry: Registry, seed: int, most_alarms: float = MOST_ALARMS
+) -> tuple[Score, list[Learned]]:
     """Return the score of learned rules on tasks that they were not learned from."""
     total, learned = Score(0, 0, 0, 0), []
     for number in range(FOLDS):
         rest = [run for run in runs if fold(run.task, seed) != number and not run.is_bad]
         test = [run for run in runs if fold(run.task, seed) == number]
-        outcome = learn_from(rest, registry)
+        outcome = learn_from(rest, registry, most_alarms=most_alarms)
         policy = as_policy((lesson.candidate for lesson in outcome.proposed), registry)
         total += score(test, fired(test, policy, shadow=True))
         learned.append(outcome)
@@ -187,7 +189,7 @@ def changes(folder: Path, registry: Registry) -> None:
 def scale(folder: Path, registry: Registry) -> None:
     """Print the time for more and more sessions: the fine runs of a desk, over and over."""
     fine = [run for run in read_runs(folder, "retail", registry) if not run.is_bad]
-    for count in (1250, 2500, 5000, 10_000):
+    for count in (2500, 10_000):
 
         def read(count: int = count) -> Iterator[Event]:
             for number in range(count):
