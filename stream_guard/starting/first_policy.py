@@ -119,7 +119,7 @@ def fitting_packs(tools: Sequence[str], guessed: Mapping[str, Sequence[str]], re
         filters = [pattern for spec in policy.rules if (pattern := spec.rule.tools()) is not None]
         narrow = [pattern for pattern in filters if not pattern.matches("")]
         seen = [[tool for tool in tools if pattern.matches(tool)] for pattern in narrow]
-        is_general = len(narrow) < _FITS * len(filters) or not filters  # most of its rules look at whatever tool there is
+        is_general = len(narrow) < _FITS * len(filters) or not filters  # its rules look at any tool
         if is_general or sum(map(bool, seen)) >= _FITS * len(narrow):
             members = ToolPattern([f"@{kind}" for kind in declared], policy.tool_classes)
             found.append(FittingPack(name, tuple(filter(members.matches, tools))))
