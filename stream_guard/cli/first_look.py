@@ -160,9 +160,13 @@ class FirstLook:
         self.next_step("take one into force", f"stream-guard policy promote {quote(str(policy))} {promoted}")
 
     def next_step(self, why: str, command: str) -> None:
-        """Print a command to go on with, on a line of its own, as it is typed."""
+        """Print a command to go on with, on lines of its own, as it is typed."""
         self._say(f"\nTo {why}:" if not why.startswith("what") else f"\nTo see {why}:")
-        self._console.print(Text(f"  {plain(command)}"), soft_wrap=True)
+        line = f"  {plain(command)}"
+        head, _, last = line.rpartition(" ")
+        if len(line) > self._console.width >= len(head) + 2:
+            line = f"{head} \\\n    {last}"
+        self._console.print(Text(line), soft_wrap=True)
 
     def _heading(self, text: str) -> None:
         self._console.print(Text(f"\n{text}", style="bold"))
