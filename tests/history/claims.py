@@ -25,6 +25,7 @@ from stream_guard.settings import ReviewSettings
 from stream_guard.testing import rule_spec
 
 KINDS = build_registry().kinds
+WATCHED = {"pay": Action.PAUSE, "drop": Action.BLOCK, "leak": Action.TERMINATE_SESSION, "odd": None}
 
 
 @dataclass
@@ -55,12 +56,7 @@ class World:
     def gate(self, version: str = "v1", database: Database | None = None) -> Gate:
         rules = tuple(
             rule_spec(KINDS["no_call"], {"tool": tool}, rule_id=tool, then=then, reason=f"{tool} is watched")
-            for tool, then in (
-                ("pay", Action.PAUSE),
-                ("drop", Action.BLOCK),
-                ("leak", Action.TERMINATE_SESSION),
-                ("odd", None),
-            )
+            for tool, then in WATCHED.items()
         )
         database = database or self.database
         return Gate(
