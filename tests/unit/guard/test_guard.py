@@ -13,7 +13,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, GateDecision, ToolCall, ToolResult
+from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
@@ -243,3 +243,15 @@ def test_runs_that_never_end_do_not_fill_the_memory() -> None:
     [state] = guard._table.states_of("s")
     assert len(state.runs) == 128
     assert max(map(len, state.runs)) <= 64
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize("announced", [{}, None, {"amount": 1}])
+def test_a_call_that_was_announced_with_less_is_judged_by_what_it_asks(announced: Any, is_stored: bool) -> None:
+    big = {"tool_name_in": ["pay"], "arg_gt": {"path": "amount", "value": 5}}
+    rules = policy({"kind": "tool_guard", "params": {"when": big}, "then": "block"})
+    guard = Guard(rules, store=MemoryStore() if is_stored else None)
+    block = {"type": "tool_use", "id": "c1", "name": "pay", "input": announced}
+    guard.observe(Turn(session_id="s", response={"content": [block], "stop_reason": "tool_use"}))
+    decision = guard.check(ToolCall(session_id="s", call_id="c1", tool="pay", args={"amount": 10}))
+    assert decision.action is Action.BLOCK
