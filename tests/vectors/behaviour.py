@@ -169,6 +169,8 @@ def proposal_lines(file: Path, folder: Path) -> Iterator[str]:
     """Yield how many of the right and of the wrong proposals are accepted, each by itself."""
     accepted: Counter[tuple[bool, bool]] = Counter()
     for name, proposal, wrong in proposed_in(file):
+        if not (folder / name).is_file():  # of a prompt that is elsewhere
+            continue
         prompt, tools = read_prompt_file(folder, name.removesuffix(".txt"))
         accepted[bool(wrong), is_accepted(proposal, prompt, tools)] += 1
     for is_wrong, sort in ((False, "right"), (True, "wrong")):
