@@ -17,11 +17,12 @@ from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import TOOLS, World, story, watched
+from tests.parts import import_part
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    pytest.importorskip("mcp")  # here and not above: it takes a second, and every process imports every file
+    import_part("mcp")  # here and not above: it takes a second, and every process imports every file
     with watched(tmp_path) as world:
         yield world
 
@@ -89,7 +90,7 @@ def test_a_gate_that_fails_is_shut(world: World) -> None:
 
 
 def test_a_changed_call_runs_with_the_arguments_that_were_judged(tmp_path: Path) -> None:
-    pytest.importorskip("mcp")
+    import_part("mcp")
     policy = """
 rules:
   - id: cap
@@ -130,7 +131,7 @@ def test_the_middleware_blocks_a_probe(world: World) -> None:
 
 
 def test_clients_that_number_their_requests_alike_use_up_one_limit(tmp_path: Path) -> None:
-    pytest.importorskip("mcp")
+    import_part("mcp")
     rule = rule_spec(build_registry().kinds["max_calls"], {"tool": "read", "n": 3}, then=Action.BLOCK)
     database = open_database(str(tmp_path / "history.db"))
     gate = Gate(Policy(rules=(rule,), version="v"), database)

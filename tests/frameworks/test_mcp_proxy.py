@@ -19,13 +19,14 @@ from stream_guard.mcp_wire.session_keys import META, SessionKeys
 from stream_guard.settings import ApiSettings
 from tests.frameworks.own_gate import POLICY, own_gate
 from tests.frameworks.served import serving
+from tests.parts import import_part
 
 MODES = ("auto", "legacy")
 
 
 @pytest.fixture(autouse=True)
 def package() -> None:
-    pytest.importorskip("mcp")  # here and not above: it takes a second, and every process imports every file
+    import_part("mcp")  # here and not above: it takes a second, and every process imports every file
 
 
 def talk(

@@ -22,6 +22,7 @@ from stream_guard.serve.access import LocalDoor, SharedDoor
 from stream_guard.serve.own_gate import OwnGate
 from stream_guard.serve.service import Service
 from stream_guard.settings import ApiSettings, Settings
+from tests.parts import import_part
 from tests.unit.serve.test_gateways import POLICY, TOKEN
 
 REGISTRY = build_registry()
@@ -112,7 +113,7 @@ class Channel:
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[Channel]:
-    pytest.importorskip("grpc")
+    import_part("grpc")
     opened = Channel(tmp_path)
     yield opened
     opened.close()
@@ -164,7 +165,7 @@ def test_envoy_hears_yes_and_no_over_grpc(channel: Channel) -> None:
 
 
 def test_a_slow_gate_one_without_a_token_and_one_that_is_gone_are_shut(tmp_path: Path) -> None:
-    grpc = pytest.importorskip("grpc")
+    grpc = import_part("grpc")
     channel = Channel(tmp_path, SharedDoor(TOKEN), budget=0.01)
     with pytest.raises(grpc.RpcError, match="x-stream-guard-token"):
         channel.call("read")
