@@ -152,6 +152,11 @@ class Broker:
             self._process.wait()
             self._process = None
 
+    def signal(self, number: int) -> None:
+        """Send its process a signal, such as SIGSTOP."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def _java(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
         return ["java", *JVM, *self.loading, logging, "-cp", f"{fetch_jars()}/*", main]

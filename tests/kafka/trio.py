@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +18,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.configuration import CONTROLLER, HOST, PROXIED, Seat, free_ports
 
 NODES = (1, 2, 3)
+TO_BROKER, FROM_BROKER = "to broker", "from broker"
 
 
 class Trio:
@@ -36,7 +39,7 @@ class Trio:
             )
             for node in NODES
         }
-        self.proxy = Proxy({fronts[node]: taken[node][PROXIED] for node in NODES})
+        self.proxy = Proxy({node: Way(fronts[node], taken[node][PROXIED]) for node in NODES})
 
     def __enter__(self) -> Self:
         for broker in self.brokers.values():
@@ -88,16 +91,27 @@ class Trio:
         return node
 
 
-class Proxy:
-    """Passes connections on to brokers, until it is cut: then open ones end, and new ones are not accepted."""
+@dataclass
+class Way:
+    """The way between clients and one broker: where clients knock, where the broker listens, and what holds it up."""
 
-    def __init__(self, targets: dict[int, int]) -> None:
-        self.address = ",".join(f"{HOST}:{port}" for port in targets)
-        self._targets = targets
+    front: int
+    target: int
+    delay: float = 0.0  # seconds that each piece waits
+    held: set[str] = field(default_factory=set)  # directions in which nothing passes: TO_BROKER, FROM_BROKER
+    server: asyncio.Server | None = None
+    open: set[asyncio.StreamWriter] = field(default_factory=set)
+
+
+class Proxy:
+    """Passes connections on to brokers; the way to each can be cut, held up in one direction, or made slow."""
+
+    def __init__(self, ways: dict[int, Way]) -> None:
+        self.address = ",".join(f"{HOST}:{way.front}" for way in ways.values())
+        self._ways = ways
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._servers: list[asyncio.Server] = []
-        self._open: set[asyncio.StreamWriter] = set()
+        self._changed: asyncio.Event | None = None
 
     def start(self) -> None:
         """Listen in the place of the brokers."""
@@ -111,46 +125,68 @@ class Proxy:
         self._thread.join()
         self._loop.close()
 
-    def cut(self) -> None:
-        """End all connections and accept no more."""
-        asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result()
+    def cut(self, *nodes: int) -> None:
+        """End all connections to these brokers, or to all, and accept no more."""
+        self._call(self._cut(nodes or tuple(self._ways)))
+
+    def hold(self, node: int, direction: str) -> None:
+        """Let nothing pass in one direction, on connections that stay open."""
+        self._call(self._set(self._ways[node], held={direction}))
+
+    def slow(self, node: int, seconds: float) -> None:
+        """Let each piece wait on its way to and from a broker."""
+        self._call(self._set(self._ways[node], delay=seconds))
 
     def restore(self) -> None:
-        """Accept connections again."""
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result()
+        """Let everything pass again; what was held arrives."""
+        self._call(self._restore())
 
-    async def _listen(self) -> None:
-        for front, target in self._targets.items():
+    def _call(self, action: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(action, self._loop).result()
 
-            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int = target) -> None:
-                await self._pass_on(reader, writer, target)
+    async def _set(self, way: Way, *, held: set[str] | None = None, delay: float = 0.0) -> None:
+        way.held, way.delay = held or set(), delay
+        if self._changed is not None:
+            self._changed.set()
+        self._changed = asyncio.Event()
 
-            self._servers.append(await asyncio.start_server(accept, HOST, front))
+    async def _restore(self) -> None:
+        for way in self._ways.values():
+            await self._set(way)
+            if way.server is None:
+                way.server = await asyncio.start_server(partial(self._pass_on, way), HOST, way.front)
 
-    async def _cut(self) -> None:
-        for server in self._servers:
-            server.close()
-        self._servers.clear()
-        for writer in list(self._open):
-            writer.transport.abort()
+    async def _cut(self, nodes: tuple[int, ...]) -> None:
+        for way in map(self._ways.__getitem__, nodes):
+            if way.server is not None:
+                way.server.close()
+                way.server = None
+            await self._set(way)  # what waits goes on, and finds its connection ended
+            for writer in list(way.open):
+                writer.transport.abort()
         await asyncio.sleep(0.1)  # the tasks of the connections end
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int) -> None:
+    async def _pass_on(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            from_broker, to_broker = await asyncio.open_connection(HOST, target)
+            from_broker, to_broker = await asyncio.open_connection(HOST, way.target)
         except OSError:
             writer.transport.abort()
             return
-        self._open |= {writer, to_broker}
+        way.open |= {writer, to_broker}
         try:
-            await asyncio.gather(_copy(reader, to_broker), _copy(from_broker, writer))
+            await asyncio.gather(
+                self._copy(way, TO_BROKER, reader, to_broker), self._copy(way, FROM_BROKER, from_broker, writer)
+            )
         finally:
-            self._open -= {writer, to_broker}
+            way.open -= {writer, to_broker}
 
-
-async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(1 << 16):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _copy(self, way: Way, direction: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(1 << 16):
+                while direction in way.held and self._changed is not None:
+                    await self._changed.wait()
+                if way.delay:
+                    await asyncio.sleep(way.delay)
+                writer.write(data)
+                await writer.drain()
+        writer.close()

@@ -108,10 +108,14 @@ class Fleet:
     def stop(self, name: str) -> None:
         """Stop a worker with SIGTERM; it must exit with 0."""
         self.wait_until(lambda: "a worker of group" in self.log_of(name))  # before that, it has no signal handler
+        code = self.leave(name)
+        assert code == 0, f"exit code {code}\n{self.log_of(name)}"
+
+    def leave(self, name: str) -> int:
+        """Send a worker SIGTERM and return its exit code."""
         worker = self.workers.pop(name)
         worker.send_signal(signal.SIGTERM)
-        code = worker.wait(60)
-        assert code == 0, f"exit code {code}\n{self.log_of(name)}"
+        return worker.wait(60)
 
     def end_of(self, name: str) -> int:
         """Wait until a worker has ended by itself and return its exit code."""

@@ -15,7 +15,7 @@ from stream_guard.errors import SettingsError
 from stream_guard.worker.kafka.assignment import find_lacking
 from stream_guard.worker.kafka.consumer import BatchConsumer
 from tests.worker.fleet import Fleet
-from tests.worker.test_disturbed import account, compare, poisoned, undisturbed
+from tests.worker.outcome import account, compare, poisoned, undisturbed
 
 WARNING = "has handed out partitions without those of"
 ALL = {"events", "rekeyed", "rows"}

@@ -13,8 +13,8 @@ import pytest
 
 from stream_guard.worker.epoch import EpochFence
 from tests.worker.fleet import Fleet
+from tests.worker.outcome import account, compare, poisoned, undisturbed
 from tests.worker.samples import checked, sample_rows
-from tests.worker.test_disturbed import account, compare, poisoned, undisturbed
 
 Written = tuple[int, bytes, list[tuple[str, bytes]]]
 

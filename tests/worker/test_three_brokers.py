@@ -14,8 +14,9 @@ from tests.kafka.cluster import Cluster
 from tests.kafka.fixtures import require_broker
 from tests.kafka.trio import Trio
 from tests.worker.fleet import Fleet
+from tests.worker.outcome import account, compare, poisoned, run
 from tests.worker.samples import checked, sample_rows
-from tests.worker.test_disturbed import account, compare, kill, poisoned, run
+from tests.worker.test_disturbed import kill
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
