@@ -42,6 +42,7 @@ class TopicWriter:
         self._address = address
         self._kafka = kafka
         self._topic = address.topics[0]
+        self._was_found = False
         self._connection: Connection | None = self._connect()
 
     @classmethod
@@ -123,8 +124,10 @@ class TopicWriter:
             what = "we may not write to" if forbidden else "there is no answer about"
             raise SinkError(
                 f"{self._address}: {what} the topic {self._topic!r}; create it, or ask for the right to write to it",
-                retryable=False,
+                # Brokers that are slow, or have no leader for it yet, do not make wrong what was right before.
+                retryable=self._was_found and not forbidden,
             ) from error
+        self._was_found = True
 
     def _drop(self) -> None:
         from kafka.errors import KafkaError  # noqa: PLC0415  # an extra, see stream_guard.kafka.client

@@ -24,7 +24,7 @@ from tests.kafka.configuration import PASSWORD, USER
 pytestmark = [pytest.mark.kafka, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up sooner than in earnest: what is waited for here never comes."""
     monkeypatch.setattr("stream_guard.kafka.client.ATTEMPT", 1.2)
@@ -148,6 +148,7 @@ def test_a_sink_logs_in_as_the_settings_say(secure_broker: Broker) -> None:
     assert len(cluster.read(topic)) == 1
 
 
+@pytest.mark.usefixtures("hurry")
 def test_a_topic_that_is_not_there_is_said_when_the_sink_is_opened(cluster: Cluster) -> None:
     with pytest.raises(SinkError, match="there is no answer about the topic 'nowhere'; create it") as refused:
         KafkaSink.open(f"{cluster.address}/nowhere")
@@ -155,6 +156,25 @@ def test_a_topic_that_is_not_there_is_said_when_the_sink_is_opened(cluster: Clus
 
 
 @pytest.mark.usefixtures("leaky_client")
+def test_a_topic_that_was_there_and_gives_no_answer_is_asked_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = cluster.create()
+    with opened(f"{cluster.address}/{topic}") as sink:
+        cluster.delete([topic])
+        with monkeypatch.context() as hurried:
+            hurried.setattr(writer_module, "DELIVERY", 2.0)
+            hurried.setattr(writer_module, "FIND_MS", 1500)
+            for _ in range(2):  # the producer that knew it, and the next one
+                with pytest.raises(SinkError) as refused:
+                    sink.send([alert()])
+                assert refused.value.retryable
+        cluster.recreate(topic)
+        sink.send([alert()])
+    assert len(cluster.read(topic)) == 1
+
+
+@pytest.mark.usefixtures("leaky_client", "hurry")
 def test_nobody_at_the_address_may_change(cluster: Cluster) -> None:
     with pytest.raises(SinkError, match="no broker answers") as refused:
         KafkaSink.open("127.0.0.1:1/t", settings=KafkaSettings(patience=1.0))
@@ -175,7 +195,8 @@ def test_a_broker_that_goes_away_asks_for_another_try_which_succeeds(
     monkeypatch.setattr(writer_module, "DELIVERY", 2.0)
     cluster = Cluster(own_broker.address())
     topic = cluster.create()
-    with opened(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0)) as sink:
+    # As long as a busy machine may need to open it; a refused try takes as long.
+    with opened(f"{own_broker.address()}/{topic}", KafkaSettings(patience=10.0)) as sink:
         sink.send([alert(1)])
         own_broker.kill()
         for _ in range(2):
@@ -255,7 +276,7 @@ def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     monkeypatch.setattr(writer_module, "DELIVERY", 2.0)
     cluster = Cluster(own_broker.address())
     topic = cluster.create()
-    writer = TopicWriter.open(f"{own_broker.address()}/{topic}", KafkaSettings(patience=2.0))
+    writer = TopicWriter.open(f"{own_broker.address()}/{topic}")
     buried = KafkaDeadLetters(writer, Counts(), format_name="native")
     own_broker.kill()
     assert writer._connection is not None

@@ -27,7 +27,7 @@ def secured(broker: Broker, listener: str, **changes: Any) -> tuple[str, KafkaSe
     """The address and the settings for a listener, right in every way that is not changed."""
     files = broker.certificates
     assert files is not None
-    known: dict[str, Any] = {"security_protocol": listener, "patience": 5.0}
+    known: dict[str, Any] = {"security_protocol": listener, "patience": 60.0}
     if listener.startswith("SASL"):
         known |= {"sasl_username": USER, "sasl_password": PASSWORD}
     if listener.endswith("SSL"):

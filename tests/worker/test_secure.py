@@ -27,7 +27,7 @@ def login(broker: Broker, listener: str, mechanism: str) -> dict[str, str]:
     """The settings of a worker for a listener and a mechanism."""
     files = broker.certificates
     assert files is not None
-    known = {"kafka__security_protocol": listener, "kafka__patience": "10"}
+    known = {"kafka__security_protocol": listener, "kafka__patience": "60"}
     if listener.startswith("SASL"):
         known |= {"kafka__sasl_mechanism": mechanism, "kafka__sasl_username": USER, "kafka__sasl_password": PASSWORD}
     if listener.endswith("SSL"):
