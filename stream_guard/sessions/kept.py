@@ -88,7 +88,7 @@ class KeptSessions:
     def load(self, session_id: str, event: Event | None = None) -> Session:
         """Return the session of an id, from memory or the store, or else a new one; it counts as changed.
 
-        A new one that the event goes on with, after it was forgotten, is marked as cut.
+        A new one that the event goes on with is marked as cut if it was forgotten, or its row cannot be read.
         """
         session = self.clean.pop(session_id, None)
         if session is None:
@@ -99,7 +99,9 @@ class KeptSessions:
                 self._counts.sessions -= 1
             if session is None:
                 session = Session(session_id)
-                if blob is None:
+                if blob is not None:
+                    session.cut = self._engine.lasting
+                else:
                     self._counts.sessions += 1
                     if self.shares is not None:
                         self.shares.add(session_id, event)

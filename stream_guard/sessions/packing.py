@@ -120,7 +120,8 @@ def unpack(
 ) -> Session | None:
     """Return the session, or None when it was written in another format.
 
-    States of rules that are gone or edited are dropped and counted. The other rules keep theirs. ``keep_strangers`` is
+    States of rules that are gone or edited are dropped and counted. The other rules keep theirs; one that stops and
+    whose state cannot be read is marked as cut. ``keep_strangers`` is
     for rows that others read who may judge by another policy: states that this one does not know stay as they are.
     """
     row = read_row(blob)
@@ -175,12 +176,14 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
         number = by_tag[tag].number
         return (number, *key) if key else number
 
+    unreadable: list[int] = []
     for tag, key, raw in row.states:
         bound = by_tag.get(tag)
         try:
             state = bound.decoder.decode(raw) if bound is not None else None
         except msgspec.MsgspecError:
             state = None
+            unreadable.append(tag)
         if state is None:
             counts.state_resets += 1
         else:
@@ -188,6 +191,8 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
     session.awaiting_end = {address(tag, key): None for tag, key in row.awaiting_end if tag in by_tag}
     session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
     session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
+    if unreadable:
+        session.cut |= engine.lasting & {by_tag[tag].number for tag in unreadable}
     session.cooldowns = {address(tag, key): (last, held) for tag, key, last, held in row.cooldowns if tag in by_tag}
     session.holds = {address(tag, key): since for tag, key, since in row.holds if tag in by_tag}
     engine.restore_timers(session)

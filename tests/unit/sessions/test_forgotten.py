@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from msgspec.msgpack import encode
 
 from stream_guard.guard.inline import Guard
 from stream_guard.model import Action, Decision, Finding, ToolCall, ToolResult, UserMessage
@@ -300,3 +301,21 @@ def test_a_result_of_a_call_that_was_forgotten_is_not_overlooked(
     decision = desk.guard.check(ToolCall(session_id="s", event_id="p", tool="pay", args={"to": "ZZ9999"}))
     assert (decision.action is Action.ALLOW) is (expected == "allowed")
     assert (decision.rules.unevaluable == ("cap",)) is (expected == "unsure")
+
+
+@pytest.mark.parametrize("part", ["the row", "a state"])
+def test_what_a_damaged_row_knew_is_in_doubt_and_not_forgotten(part: str) -> None:
+    desk = Desk(policy_of(CAP))
+    assert [desk.may("s") for _ in range(3)] == [True] * 3
+    desk.restart()
+    row = desk.store.get("s") or b""
+    damaged = row[:-1] if part == "the row" else row.replace(encode((3,)), encode(("three",)))
+    assert damaged != row
+    desk.store.put("s", damaged, None)
+    desk.restart()
+    assert not desk.may("s")
+    assert desk.guard.counts.state_resets == 1
+    desk.restart()
+    assert not desk.may("s"), "and it stays so"
+    assert desk.may("s", tool="look")
+    assert desk.may("other")
