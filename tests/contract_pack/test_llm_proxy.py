@@ -89,7 +89,7 @@ def ask(
         "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": text}],
     }
     with active_scenario(scenario_with(**faults)) as running:
-        answer = plain_http.post(f"{driver.url}/v1/chat/completions", json=body, timeout=10)
+        answer = plain_http.post(f"{driver.url}/v1/chat/completions", json=body, timeout=60)
         return answer, running.end("", 0)
 
 

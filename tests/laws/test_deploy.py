@@ -347,9 +347,9 @@ def test_command_of_the_compose_file_starts_serves_and_stops(guard: subprocess.P
     assert guard.stderr is not None
     said = (re.match(r"metrics at (http://\S+)/metrics", line) for line in guard.stderr)
     url = next(found[1] for found in said if found)
-    with urlopen(f"{url}/healthz", timeout=10) as answer:
+    with urlopen(f"{url}/healthz", timeout=60) as answer:
         assert answer.status == 200
-    with urlopen(f"{url}/metrics", timeout=10) as answer:
+    with urlopen(f"{url}/metrics", timeout=60) as answer:
         assert re.search(r"^stream_guard_rules_loaded [1-9]", answer.read().decode(), re.MULTILINE)
     guard.send_signal(signal.SIGTERM)
     assert guard.wait(30) == 0

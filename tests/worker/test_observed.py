@@ -23,7 +23,7 @@ pytestmark = pytest.mark.kafka
 def get(url: str) -> tuple[int, str]:
     """The status and the body of an answer."""
     try:
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=60) as answer:
             return answer.status, answer.read().decode()
     except HTTPError as error:
         with error:

@@ -45,7 +45,7 @@ def server(clock: Clock) -> Iterator[StatusServer]:
 
 def get(server: StatusServer, path: str, method: str = "GET") -> tuple[int, str, str]:
     where = urlsplit(server.url)
-    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=10)
+    connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=60)
     connection.request(method, path)
     answer = connection.getresponse()
     body = answer.read().decode()
@@ -178,7 +178,7 @@ def test_a_bad_request_does_not_keep_the_next_one_from_its_answer(
     where = urlsplit(server.url)
     address = (where.hostname or "", where.port or 0)
     # The server may hang up as soon as it has seen enough.
-    with socket.create_connection(address, timeout=10) as client, suppress(OSError):
+    with socket.create_connection(address, timeout=60) as client, suppress(OSError):
         client.sendall(request_bytes)
         client.shutdown(socket.SHUT_WR)
         while client.recv(65536):

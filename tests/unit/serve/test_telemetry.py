@@ -37,7 +37,7 @@ class Letters:
 
 def post(url: str, body: bytes) -> int:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return int(answer.status)
 
 
