@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         SourceError,
         StoreError,
         StreamGuardError,
+        TokenError,
     )
     from stream_guard.explaining.timeline import SessionTimeline, follow_session
     from stream_guard.guard.clocks import ReplayClock
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         Decoder,
         Dialect,
         Document,
+        LoginToken,
         Memory,
         PolicyPack,
         ProbedSink,
@@ -89,6 +91,7 @@ if TYPE_CHECKING:
         Record,
         ResolvingSink,
         Sink,
+        TokenSource,
     )
     from stream_guard.redaction import redact, redact_text
     from stream_guard.registry import Registry, build_registry
@@ -148,6 +151,7 @@ __all__ = [
     "JsonDecoder",
     "JudgeSettings",
     "LineLog",
+    "LoginToken",
     "Measure",
     "Memory",
     "Need",
@@ -194,6 +198,8 @@ __all__ = [
     "StreamGuardError",
     "TextPattern",
     "TextProtocol",
+    "TokenError",
+    "TokenSource",
     "ToolCall",
     "ToolFilter",
     "ToolPattern",
@@ -254,6 +260,7 @@ _MODULES: Final = {
         "SourceError",
         "StoreError",
         "StreamGuardError",
+        "TokenError",
     ),
     "stream_guard.explaining.timeline": ("SessionTimeline", "follow_session"),
     "stream_guard.guard.clocks": ("ReplayClock",),
@@ -305,6 +312,7 @@ _MODULES: Final = {
         "Decoder",
         "Dialect",
         "Document",
+        "LoginToken",
         "Memory",
         "PolicyPack",
         "ProbedSink",
@@ -312,6 +320,7 @@ _MODULES: Final = {
         "Record",
         "ResolvingSink",
         "Sink",
+        "TokenSource",
     ),
     "stream_guard.redaction": ("redact", "redact_text"),
     "stream_guard.registry": ("Registry", "build_registry"),

@@ -46,6 +46,14 @@ class SinkError(StreamGuardError):
         self.retry_after = retry_after
 
 
+class TokenError(StreamGuardError):
+    """There is no token to log in with; ``retryable`` says whether another try may help. Its text holds no secret."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Where in a file something stands; line and column start at 1, 0 means unknown."""

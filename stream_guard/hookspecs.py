@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # names alone are needed, and plugins that bring commands mus
 
     from stream_guard.diff_axes import DiffAxis
     from stream_guard.language.similarity import Similarity
-    from stream_guard.ports import Answer, Command, Decoder, Dialect, PolicyPack, Question, Sink
+    from stream_guard.ports import Answer, Command, Decoder, Dialect, PolicyPack, Question, Sink, TokenSource
     from stream_guard.rule import RuleType
 
 
@@ -61,6 +61,11 @@ def stream_guard_policy_packs() -> Iterable[PolicyPack]:  # type: ignore[empty-b
 @hookspec
 def stream_guard_commands() -> Iterable[Command]:  # type: ignore[empty-body]
     """Return commands for the command line; their modules are imported when they are called."""
+
+
+@hookspec
+def stream_guard_token_sources() -> Mapping[str, type[TokenSource]]:  # type: ignore[empty-body]
+    """Return ways to get tokens for brokers that log in by OAUTHBEARER, by name."""
 
 
 @hookspec(firstresult=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -237,6 +237,35 @@ class ProbedSink(Protocol):
 
     def probe(self) -> str:
         """Return what the receiver answered, in words without secrets; SinkError where alerts would not arrive."""
+
+
+class LoginToken(msgspec.Struct, frozen=True):
+    """What brokers are shown instead of a password. Its text is in no message and no log."""
+
+    text: str
+    expires: float | None = None  # as ``time.time`` counts; None where the source does not say
+
+    def __repr__(self) -> str:
+        return f"LoginToken(expires={self.expires})"
+
+
+class TokenSource(Protocol):
+    """The base of every source of tokens for brokers that log in by OAUTHBEARER. One instance is made per process.
+
+    A source whose attribute ``cheap`` is True is asked for every connection. The token of another one is used until a
+    fifth of its time is left, and while a new one cannot be had, until it expires.
+    """
+
+    cheap: ClassVar[bool] = False
+
+    @classmethod
+    @abstractmethod
+    def open(cls, settings: Any) -> Self:
+        """Return the source for the section ``kafka`` of the settings, or raise SettingsError; do not fetch yet."""
+
+    @abstractmethod
+    def fetch(self) -> LoginToken:
+        """Return a token, or raise TokenError, within ``settings.oauth_timeout`` seconds. Calls do not overlap."""
 
 
 class Document(Protocol):

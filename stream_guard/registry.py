@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pluggy
 
@@ -14,9 +14,21 @@ from stream_guard.diff_axes import DiffAxis
 from stream_guard.errors import PluginError
 from stream_guard.language.similarity import SIMILARITIES, Similarity
 from stream_guard.model import Json
-from stream_guard.ports import Command, Decoder, Dialect, PolicyPack, Sink
+from stream_guard.ports import Command, Decoder, Dialect, PolicyPack, Sink, TokenSource
 from stream_guard.rule import Rule, RuleType
 from stream_guard.settings import PluginSettings
+
+_TABLES: Final = (
+    "rules",
+    "decoders",
+    "sinks",
+    "dialects",
+    "diff_axes",
+    "similarities",
+    "policy_packs",
+    "commands",
+    "token_sources",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +54,7 @@ class Registry:
     similarities: Mapping[str, Similarity]
     policy_packs: Mapping[str, PolicyPack]
     commands: Mapping[str, Command]
+    token_sources: Mapping[str, type[TokenSource]]
     plugins: tuple[PluginInfo, ...] = field(default=())
 
     def make_rule(self, kind: str, params: Json) -> Rule[Any, Any]:
@@ -118,8 +131,7 @@ def _register(manager: pluggy.PluginManager, plugin: object, name: str) -> None:
 
 
 def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, _Distribution]) -> Registry:
-    hooks = ("rules", "decoders", "sinks", "dialects", "diff_axes", "similarities", "policy_packs", "commands")
-    tables: dict[str, dict[str, Any]] = {what: {} for what in hooks}
+    tables: dict[str, dict[str, Any]] = {what: {} for what in _TABLES}
     owners: dict[tuple[str, str], str] = {}
     infos = []
     # Sorted: entry-point order differs between machines, and nothing may depend on it.
@@ -154,6 +166,7 @@ def _collect(manager: pluggy.PluginManager, distributions: Mapping[str, _Distrib
         ordered["similarities"],
         ordered["policy_packs"],
         ordered["commands"],
+        ordered["token_sources"],
         tuple(infos),
     )
 

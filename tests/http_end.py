@@ -56,7 +56,7 @@ class HttpEnd:
                     end._came.notify_all()
                 if end.held_by is not None:
                     end.held_by.wait()
-                reply = end.replies.pop(0) if end.replies else end.reply
+                reply = end.next_reply()
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
@@ -77,6 +77,10 @@ class HttpEnd:
             self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"http{'s' if certificate else ''}://127.0.0.1:{self._server.server_address[1]}"
         self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def next_reply(self) -> Reply:
+        """Return the answer to the request that came last."""
+        return self.replies.pop(0) if self.replies else self.reply
 
     def wait_for(self, number: int, seconds: float = 20.0) -> bool:
         """Return whether so many requests have come, as soon as they have."""

@@ -8,6 +8,7 @@ from typing import Final
 from stream_guard.doctor.topics import Check, Sample, Status, check_partitions, check_sample
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import BrokerError, choose_servers, open_consumer, partition_of_key
+from stream_guard.kafka.security import describe_login
 from stream_guard.ports import Decoder
 from stream_guard.settings import KafkaSettings, Settings
 from stream_guard.sources.kafka import open_kafka
@@ -61,7 +62,7 @@ def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check
 def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
     protocol = kafka.security_protocol
     asked = protocol.startswith("SASL")
-    who = f"logged in as {kafka.sasl_username!r} by {kafka.sasl_mechanism}" if asked else "no login by password"
+    who = f"logged in as {describe_login(kafka)}" if asked else "no login by password"
     if protocol.endswith("SSL"):
         return Check("login", Status.OK, f"{who}; encrypted")
     if all(server.startswith(_LOOPBACK) for server in servers):

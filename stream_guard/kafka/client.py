@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.distribution import install_line
-from stream_guard.errors import SettingsError, StreamGuardError
+from stream_guard.errors import SettingsError, StreamGuardError, TokenError
 from stream_guard.kafka.poison import GuardedRecords, UnpackBudget
+from stream_guard.kafka.security import describe_login, login_failure, security_options
 from stream_guard.kafka.unpacking import bound_codecs
 from stream_guard.settings import KafkaSettings
 
@@ -209,68 +208,18 @@ def _import_client() -> Any:
     return kafka
 
 
-def security_options(kafka: KafkaSettings) -> dict[str, Any]:
-    """Return the client's security options; SettingsError when a setting is missing."""
-    options: dict[str, Any] = {"security_protocol": kafka.security_protocol}
-    if kafka.security_protocol.startswith("SASL"):
-        if not kafka.sasl_username:
-            raise SettingsError(f"kafka.security_protocol {kafka.security_protocol} needs kafka.sasl_username")
-        options["sasl_mechanism"] = kafka.sasl_mechanism
-        options["sasl_plain_username"] = kafka.sasl_username
-        options["sasl_plain_password"] = _password(kafka)
-    if kafka.security_protocol.endswith("SSL"):
-        options["ssl_context"] = _ssl_context(kafka)
-    return options
-
-
-def _password(kafka: KafkaSettings) -> str:
-    if kafka.sasl_password_file is not None:
-        return _read_secret(kafka.sasl_password_file, "kafka.sasl_password_file")
-    if kafka.sasl_password is None:
-        raise SettingsError(
-            f"kafka.security_protocol {kafka.security_protocol} needs kafka.sasl_password_file or kafka.sasl_password"
-        )
-    return kafka.sasl_password.get_secret_value()
-
-
-def _read_secret(file: Path, setting: str) -> str:
-    try:
-        # Editors end a file with a newline, which is not part of the password.
-        return file.read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{setting}: {file} cannot be read: {error}") from None
-
-
-def _ssl_context(kafka: KafkaSettings) -> ssl.SSLContext:
-    files = {"kafka.ssl_ca_file": kafka.ssl_ca_file, "kafka.ssl_certificate_file": kafka.ssl_certificate_file}
-    for setting, file in (files | {"kafka.ssl_key_file": kafka.ssl_key_file}).items():
-        if file is not None and not file.is_file():
-            raise SettingsError(f"{setting}: {file} is not a file that can be read")
-    try:
-        context = ssl.create_default_context(cafile=kafka.ssl_ca_file)
-        if kafka.ssl_certificate_file is not None:
-            secret = kafka.ssl_key_password_file
-            # Always a password, even an empty one: otherwise OpenSSL asks for it on the terminal.
-            password = "" if secret is None else _read_secret(secret, "kafka.ssl_key_password_file")
-            context.load_cert_chain(kafka.ssl_certificate_file, kafka.ssl_key_file, password)
-    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-        raise SettingsError(f"the files of kafka.ssl_* cannot be used: {error}; they must be PEM") from None
-    context.check_hostname = kafka.ssl_check_hostname
-    return context
-
-
 def explain(
     servers: Sequence[str], kafka: KafkaSettings, errors: Sequence[ClientError], failure: Exception
 ) -> BrokerError:
     """Return why the connection failed, and what to check."""
     where = ",".join(servers)
+    if (missing := login_failure(kafka)) is not None:
+        return BrokerError(f"{where}: there is no token to log in with: {missing}", _stage_of(missing))
     kinds = {error.kind for error in errors}
     texts = [error.text for error in errors]
     if kinds & {"SaslAuthenticationFailedError", "UnsupportedSaslMechanismError"}:
         return BrokerError(
-            f"{where}: the broker refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}; "
-            f"check kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism",
-            "login",
+            f"{where}: the broker refused the login of {describe_login(kafka)}; {_advise(kafka)}", "login"
         )
     if encryption := [text for text in texts if "SSL" in text or "certificate" in text]:
         return BrokerError(
@@ -280,7 +229,7 @@ def explain(
         )
     if "socket disconnected" in texts:
         asked = kafka.security_protocol.startswith("SASL")
-        meant = f"refused the login of {kafka.sasl_username!r} by {kafka.sasl_mechanism}, or " if asked else ""
+        meant = f"refused the login of {describe_login(kafka)}, or " if asked else ""
         return BrokerError(
             f"{where}: the broker closed the connection: it {meant}does not speak {kafka.security_protocol} on this "
             f"port; check kafka.security_protocol{' and kafka.sasl_*' if asked else ''}",
@@ -291,6 +240,17 @@ def explain(
     reasons = [text for text in texts if text and not text.startswith(_OUT_OF_TIME)]
     reason = reasons[-1] if reasons else _plain(failure)
     return BrokerError(f"{where}: no broker answers: {reason}; check the address and the network", "reach")
+
+
+def _stage_of(missing: TokenError) -> Stage:
+    """Return the step that failed: one that may succeed yet is waited for like a broker that is away."""
+    return "reach" if missing.retryable else "login"
+
+
+def _advise(kafka: KafkaSettings) -> str:
+    if kafka.sasl_mechanism == "OAUTHBEARER":
+        return "check what the token is for (kafka.oauth_scope, kafka.oauth_extensions), and who may give tokens there"
+    return "check kafka.sasl_username, kafka.sasl_password_file and kafka.sasl_mechanism"
 
 
 def _plain(error: Exception) -> str:

@@ -1,7 +1,9 @@
 """Settings of a process: defaults < YAML file < environment (STREAM_GUARD_...) < flags."""
 
 from stream_guard.settings.alerting import DeliverySettings, RouteSettings
+from stream_guard.settings.kafka import KafkaSettings, read_secret
 from stream_guard.settings.loading import load_settings
+from stream_guard.settings.plugins import PluginSettings
 from stream_guard.settings.sections import (
     DELIMITER,
     PREFIX,
@@ -13,11 +15,9 @@ from stream_guard.settings.sections import (
     HistorySettings,
     HookSettings,
     JudgeSettings,
-    KafkaSettings,
     LogSettings,
     ModelPrice,
     PageSettings,
-    PluginSettings,
     ReceiverSettings,
     ReviewSettings,
     SessionLimits,
@@ -54,4 +54,5 @@ __all__ = [
     "StatusSettings",
     "WorkerSettings",
     "load_settings",
+    "read_secret",
 ]

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_guard.errors import SettingsError
 from stream_guard.language.durations import Duration
 from stream_guard.language.text_protocols import TextProtocol
 from stream_guard.settings.alerting import DeliverySettings
-from stream_guard.settings.values import Names, Section, split_list
+from stream_guard.settings.kafka import KafkaSettings
+from stream_guard.settings.plugins import PluginSettings
+from stream_guard.settings.values import Names, Section
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"
 _SHORTEST_KEY: Final = 32
-
-
-class PluginSettings(Section):
-    """Which installed plugins may be loaded."""
-
-    allow: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(split_list)] = Field(
-        default=None, description="names to load; None loads every installed one and says which"
-    )
-    block: Names = Field(default=(), description="names never to load")
 
 
 class ModelPrice(Section):
@@ -298,27 +291,6 @@ class JudgeSettings(Section):
     output_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the answer")
 
 
-class KafkaSettings(Section):
-    """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
-
-    bootstrap_servers: Names = Field(default=(), description="host:port of one broker or more")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
-        default="PLAINTEXT", description="whether the connection is encrypted (SSL) and who we are is asked (SASL)"
-    )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        default="SCRAM-SHA-512", description="how the password is shown to the broker"
-    )
-    sasl_username: str = Field(default="", description="who we are")
-    sasl_password: SecretStr | None = Field(default=None, description="the password; a file is safer")
-    sasl_password_file: Path | None = Field(default=None, description="a file that holds the password")
-    ssl_ca_file: Path | None = Field(default=None, description="PEM of the authority; the system's own without it")
-    ssl_certificate_file: Path | None = Field(default=None, description="PEM of our certificate, if one is asked for")
-    ssl_key_file: Path | None = Field(default=None, description="PEM of its key, where that is not in the same file")
-    ssl_key_password_file: Path | None = Field(default=None, description="a file that holds the key's password")
-    ssl_check_hostname: bool = Field(default=True, description="whether the certificate must be for the broker's name")
-    patience: Duration = Field(default=60.0, description="a broker that is away for longer ends the run")
-
-
 class WorkerSettings(Section):
     """The worker on Kafka; workers of one group share the partitions of its topics."""
 
@@ -384,6 +356,11 @@ class Settings(BaseSettings):
     page: PageSettings = PageSettings()
     worker: WorkerSettings = WorkerSettings()
     text_protocol: TextProtocol = TextProtocol()
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Let the section ``kafka`` know which plugins may give it tokens."""
+        del context
+        self.__dict__["kafka"] = self.kafka.beside(self.plugins)  # the settings themselves are frozen
 
     @classmethod
     def settings_customise_sources(

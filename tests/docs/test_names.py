@@ -23,6 +23,7 @@ import stream_guard_judge
 import stream_guard_rules
 import stream_guard_shell
 import stream_guard_sinks
+import stream_guard_tokens
 from stream_guard_formats.native.decoder import MAX_ID
 
 import stream_guard
@@ -54,6 +55,7 @@ PACKAGES = (
     stream_guard_contract,
     stream_guard_compliance,
     stream_guard_shell,
+    stream_guard_tokens,
 )
 WITH_TESTS = ("README.md", "docs/guard.md", "docs/running.md", "docs/replay.md", "docs/security.md", "docs/serve.md")
 WITH_NAMES = ("docs/architecture.md", "docs/walk.md")

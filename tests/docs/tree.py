@@ -20,6 +20,7 @@ SOURCES = (
     "plugins/stream_guard_contract",
     "plugins/stream_guard_compliance",
     "plugins/stream_guard_shell",
+    "plugins/stream_guard_tokens",
     "plugins/example_rule/stream_guard_example_rule",
     "plugins/example_sink/stream_guard_example_sink",
     "plugins/example_decoder/stream_guard_example_decoder",

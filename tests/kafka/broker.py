@@ -159,7 +159,10 @@ class Broker:
 
     def _java(self, main: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}"
-        return ["java", *JVM, *self.loading, logging, "-cp", f"{fetch_jars()}/*", main]
+        keys = self.certificates.issuer_keys if self.certificates else None
+        # A broker reads keys for tokens only from where its command line allows it.
+        allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys.as_uri()}"] if keys else []
+        return ["java", *JVM, *self.loading, logging, *allowed, "-cp", f"{fetch_jars()}/*", main]
 
     def _wait(self) -> None:
         assert self._process is not None

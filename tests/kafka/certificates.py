@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.kafka.issuing import write_keys
+
 DAYS = "2"
 NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
 
@@ -20,6 +22,8 @@ class Certificates:
     client: Path
     client_key: Path
     stranger: Path  # another authority, which signed none of these
+    issuer_key: Path  # signs tokens
+    issuer_keys: Path  # what a broker knows their signatures by
 
 
 def missing_part() -> str:
@@ -34,6 +38,7 @@ def make_certificates(folder: Path) -> Certificates:
     _make_authority(folder, "stranger")
     for name in ("broker", "client"):
         _make_signed(folder, name)
+    write_keys(_make_authority(folder, "issuer"), folder / "issuer.json")
     store = folder / "broker-store.pem"
     store.write_bytes((folder / "broker.key").read_bytes() + (folder / "broker.pem").read_bytes())
     return Certificates(
@@ -42,16 +47,19 @@ def make_certificates(folder: Path) -> Certificates:
         client=folder / "client.pem",
         client_key=folder / "client.key",
         stranger=folder / "stranger.pem",
+        issuer_key=folder / "issuer.key",
+        issuer_keys=folder / "issuer.json",
     )
 
 
-def _make_authority(folder: Path, name: str) -> None:
+def _make_authority(folder: Path, name: str) -> Path:
     _openssl(
         folder,
         *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", DAYS, "-subj", f"/CN={name}"),
         *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
         *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
     )
+    return folder / f"{name}.key"
 
 
 def _make_signed(folder: Path, name: str) -> None:

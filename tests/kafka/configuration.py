@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.kafka.certificates import Certificates
+from tests.kafka.issuing import AUDIENCE
 
 HOST: Final = "127.0.0.1"
 CONTROLLER: Final = "CONTROLLER"
@@ -19,9 +20,12 @@ ALL_LISTENERS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 USER: Final = "guard"
 PASSWORD: Final = "open sesame"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTH: Final = "OAUTHBEARER"
+LOGIN_SECONDS: Final = 4  # a connection that was logged in by a token longer ago is closed, unless it logs in again
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 
 LOGGING: Final = """
 status = error
@@ -124,11 +128,18 @@ def _security(certificates: Certificates) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(certificates.authority),
         "listener.name.ssl.ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM)),
+        "sasl.enabled.mechanisms": ",".join(("PLAIN", *SCRAM, OAUTH)),
+        "sasl.oauthbearer.jwks.endpoint.url": certificates.issuer_keys.as_uri(),
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.clock.skew.seconds": "0",
     }
     for listener in ("sasl_plaintext", "sasl_ssl"):
         prefix = f"listener.name.{listener}"
         settings[f"{prefix}.plain.sasl.jaas.config"] = f'{_PLAIN_MODULE} required user_{USER}="{PASSWORD}";'
         for mechanism in SCRAM:
             settings[f"{prefix}.{mechanism.lower()}.sasl.jaas.config"] = f"{_SCRAM_MODULE} required;"
+        tokens = f"{prefix}.{OAUTH.lower()}"
+        settings[f"{tokens}.sasl.jaas.config"] = f"{_OAUTH}.OAuthBearerLoginModule required;"
+        settings[f"{tokens}.sasl.server.callback.handler.class"] = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
+        settings[f"{tokens}.connections.max.reauth.ms"] = str(LOGIN_SECONDS * 1000)
     return settings

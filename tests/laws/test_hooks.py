@@ -14,7 +14,7 @@ from stream_guard.errors import PluginError, Problem
 from stream_guard.language.similarity import Similarity
 from stream_guard.model import Alert
 from stream_guard.policy.load import load_policy
-from stream_guard.ports import Answer, Decoder, Dialect, Document, Question, Record, Sink
+from stream_guard.ports import Answer, Decoder, Dialect, Document, Question, Record, Sink, TokenSource
 from stream_guard.registry import PluginInfo, Registry, build_registry
 from stream_guard.settings import PluginSettings
 
@@ -73,6 +73,17 @@ class Length:
     def measure(self, sides: Sides) -> AxisValues:
         lengths = [(float(len(old.turns)), float(len(new.turns))) for old, new in sides.sessions]
         return AxisValues(baseline=tuple(old for old, _ in lengths), candidate=tuple(new for _, new in lengths))
+
+
+class Drawer(TokenSource):
+    """Has always the same token."""
+
+    @classmethod
+    def open(cls, settings: Any) -> Self:
+        return cls()
+
+    def fetch(self) -> sg.LoginToken:
+        return sg.LoginToken("t0ken")
 
 
 def load(plugin: object) -> tuple[Registry, PluginInfo]:
@@ -191,6 +202,17 @@ def test_hook_stream_guard_commands() -> None:
     registry, info = load(Bringer())
     assert registry.commands["compare"].target == "no_such_module:main"
     assert info.provides == {"commands": ("compare",)}
+
+
+def test_hook_stream_guard_token_sources() -> None:
+    class Bringer:
+        @sg.hookimpl
+        def stream_guard_token_sources(self) -> dict[str, type[TokenSource]]:
+            return {"drawer": Drawer}
+
+    registry, info = load(Bringer())
+    assert registry.token_sources["drawer"].open(None).fetch().text == "t0ken"
+    assert info.provides == {"token_sources": ("drawer",)}
 
 
 def test_hook_stream_guard_judge() -> None:

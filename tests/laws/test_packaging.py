@@ -25,6 +25,7 @@ PACKAGES = (
     "stream_guard_contract",
     "stream_guard_compliance",
     "stream_guard_shell",
+    "stream_guard_tokens",
 )
 LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/run.lock", "deploy/action.lock", "deploy/build.lock")
 WITH_PIP = (*LOCKS, "deploy/installer.lock")

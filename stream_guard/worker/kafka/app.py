@@ -10,12 +10,13 @@ from typing import Any, Final
 import aiokafka
 import faust
 
-from stream_guard.kafka.client import NAME, security_options
+from stream_guard.kafka.client import NAME
 from stream_guard.settings import Settings
 from stream_guard.worker.changelog import ChangelogTable
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.kafka.changelog import KafkaChangelog, TableStore
 from stream_guard.worker.kafka.consumer import BatchConsumer, BatchTransport
+from stream_guard.worker.kafka.login import faust_credentials, login_options
 from stream_guard.worker.stages import TopicRouter
 
 TABLE: Final = "sessions"
@@ -76,7 +77,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         worker.group,
         datadir=folders.name,
         broker=";".join(f"kafka://{server}" for server in servers),
-        broker_credentials=_credentials(settings),
+        broker_credentials=faust_credentials(settings.kafka),
         broker_client_id="stream-guard",
         broker_commit_interval=COMMIT_SECONDS,
         broker_session_timeout=worker.session_timeout,
@@ -109,7 +110,7 @@ def open_table(app: WorkerApp, settings: Settings, servers: Sequence[str], produ
 
     def make_consumer() -> Any:
         return aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=list(servers), client_id=NAME, **security_options(settings.kafka)
+            bootstrap_servers=list(servers), client_id=NAME, **login_options(settings.kafka)
         )
 
     log = KafkaChangelog(changelog_topic(settings), producer, make_consumer)
@@ -124,16 +125,3 @@ def changelog_topic(settings: Settings) -> str:
 def read_topics(app: WorkerApp) -> None:
     """Subscribe the app to the topics of its stages."""
     app.topics.add(app.topic(*app.stages.topics, key_type=bytes, value_type=bytes))
-
-
-def _credentials(settings: Settings) -> Any:
-    options = security_options(settings.kafka)
-    context = options.get("ssl_context")
-    if "sasl_mechanism" in options:
-        return faust.SASLCredentials(
-            username=options["sasl_plain_username"],
-            password=options["sasl_plain_password"],
-            mechanism=options["sasl_mechanism"],
-            ssl_context=context,
-        )
-    return None if context is None else faust.SSLCredentials(context=context)

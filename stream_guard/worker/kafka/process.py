@@ -18,7 +18,9 @@ from stream_guard.engine import Engine
 from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
+from stream_guard.kafka.security import login_failure
 from stream_guard.observability.counts import Counts
+from stream_guard.settings import KafkaSettings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics
 from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect, count_partitions, make_topics
@@ -56,7 +58,7 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
         with _cannot_start():
             await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
         read_topics(app)
-        await _run(app, parts, stop, BrokerHealth(producer.client, patience=patience))
+        await _run(app, parts, stop, BrokerHealth(producer.client, parts.settings.kafka))
 
     try:
         await start_patiently(work, stop, parts.beat, patience=patience)
@@ -191,9 +193,10 @@ def _explain(failure: BaseException) -> StreamGuardError:
 class BrokerHealth:
     """Pings the cluster, and knows since when it has not answered. The clients retry for ever and do not report it."""
 
-    def __init__(self, client: Any, *, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Any, kafka: KafkaSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._patience = patience
+        self._kafka = kafka
+        self._patience = kafka.patience
         self._clock = clock
         self._answered = self._sent = clock()
         self._request: asyncio.Future[bool] | None = None
@@ -210,9 +213,11 @@ class BrokerHealth:
             self._sent = now
             self._request = asyncio.ensure_future(self._client.force_metadata_update())
         if self._silence() > self._patience:
+            missing = login_failure(self._kafka)
+            advice = "look at the brokers and their disks" if missing is None else f"there is no token: {missing}"
             raise SourceError(
                 f"no broker has answered for {self._silence():.0f} s (kafka.patience is {self._patience:.0f} s); "
-                "look at the brokers and their disks; nothing is lost: start the worker again when they are back"
+                f"{advice}; nothing is lost: start the worker again when they are back"
             )
 
     def unready(self) -> list[str]:

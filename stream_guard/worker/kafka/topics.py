@@ -14,10 +14,12 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from stream_guard.errors import SettingsError, SourceError
 from stream_guard.kafka.address import Address
-from stream_guard.kafka.client import NAME, security_options
+from stream_guard.kafka.client import NAME
+from stream_guard.kafka.security import login_failure
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.settings import Settings
 from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
+from stream_guard.worker.kafka.login import login_options
 from stream_guard.worker.rows import topic_tag
 
 REQUEST_MS: Final = 15_000  # how long one request may take
@@ -40,15 +42,18 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
             # A broker answers the requests of a connection one after the other. Behind a write that waits for replicas
             # it would not say for longer that it is there.
             request_timeout_ms=REQUEST_MS,
-            **security_options(settings.kafka),
+            **login_options(settings.kafka),
         )
         try:
             await producer.start()
         except KafkaError as error:
             with suppress(KafkaError):
                 await producer.stop()
-            if time.monotonic() >= end:
+            missing = login_failure(settings.kafka)
+            if time.monotonic() >= end or (missing is not None and not missing.retryable):
                 where = ",".join(servers)
+                if missing is not None:
+                    raise SourceError(f"{where}: there is no token to log in with: {missing}") from error
                 raise SourceError(f"{where}: no broker answers: {error}; check the address and the network") from error
             await asyncio.sleep(1.0)
         else:
@@ -98,7 +103,7 @@ async def make_topics(
     configs = {"max.message.bytes": str(settings.decode.max_record_bytes + 2**20)}
     rows = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
     wanted = {changelog: rows} | dict.fromkeys(sorted(passing), configs)
-    admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **security_options(settings.kafka))
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **login_options(settings.kafka))
     try:
         names = sorted(
             wanted.keys() - await describe_topics(producer.client, list(wanted), patience=settings.kafka.patience)

@@ -1,0 +1,80 @@
+"""Tokens that a command prints."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Self
+
+import stream_guard as sg
+from stream_guard_tokens.answers import read_answer
+
+
+class TokenCommand(sg.TokenSource):
+    """Runs a command without a shell. Its arguments and its standard error may hold secrets, and are not shown."""
+
+    def __init__(self, words: Sequence[str], timeout: float) -> None:
+        self._words = words
+        self._timeout = timeout
+
+    @classmethod
+    def open(cls, settings: Any) -> Self:
+        """Return the source for ``kafka.oauth_command``."""
+        written = settings.oauth_command.get_secret_value() if settings.oauth_command is not None else ""
+        try:
+            words = shlex.split(written)
+        except ValueError as error:
+            raise sg.SettingsError(f"kafka.oauth_command cannot be split into words: {error}") from None
+        if not words:
+            raise sg.SettingsError("kafka.oauth_source command needs kafka.oauth_command")
+        return cls(words, settings.oauth_timeout)
+
+    def fetch(self) -> sg.LoginToken:
+        """Return what the command prints."""
+        began = time.time()
+        printed = self._run().strip()
+        if printed.startswith(b"{"):
+            answer = read_answer(printed)
+            if answer is None:
+                raise self._error("printed JSON without an access_token of the type Bearer", retryable=False)
+            return answer.token(began)
+        try:
+            return sg.LoginToken(printed.decode("ascii"))
+        except UnicodeDecodeError:
+            raise self._error("printed something that is no token", retryable=False) from None
+
+    def _run(self) -> bytes:
+        try:
+            process = subprocess.Popen(  # noqa: S603  # whoever writes the settings may run what they like
+                self._words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # so that what the command starts can be ended with it
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or "its words cannot be passed on"
+            raise self._error(f"cannot be started: {why}", retryable=False) from None
+        with process:
+            try:
+                printed, _ = process.communicate(timeout=self._timeout)
+            except subprocess.TimeoutExpired:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise self._error(
+                    f"printed no token within {self._timeout:g} s (kafka.oauth_timeout)", retryable=True
+                ) from None
+        if process.returncode:
+            raise self._error(f"ended with exit code {process.returncode}", retryable=True)
+        return printed
+
+    def _error(self, what: str, *, retryable: bool) -> sg.TokenError:
+        return sg.TokenError(
+            f"kafka.oauth_command: {self._words[0]} {what}; run it by hand, as the same user, to see why",
+            retryable=retryable,
+        )
