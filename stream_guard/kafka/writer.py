@@ -146,9 +146,9 @@ class TopicWriter:
 
     def _explain(self, error: Any) -> SinkError:
         logged = self._connection.log.last() if self._connection is not None and error.retriable else ""
-        reason = logged or str(error)
-        return SinkError(
-            f"{self._address}: records were not acknowledged: {reason}; "
-            + ("they are sent again" if error.retriable else "look at the topic's limits and rights"),
-            retryable=bool(error.retriable),
-        )
+        reason, again = logged or str(error), bool(error.retriable)
+        advice = "they are sent again" if again else "look at the topic's limits and rights"
+        if not again and "timestamp" in reason.lower():
+            # The client stamps records with the time of day here. No record is to blame for that.
+            again, advice = True, "compare this machine's clock with the brokers'; they are sent again"
+        return SinkError(f"{self._address}: records were not acknowledged: {reason}; {advice}", retryable=again)
