@@ -150,6 +150,10 @@ class Rule(Generic[P, S]):
         """Whether a call may be judged otherwise a while later, with nothing in between."""
         return "clock" in self.needs()
 
+    def reads_args(self) -> bool:
+        """Whether the arguments of a call may decide: those that come after the call was told of are judged then."""
+        return "content" in self.needs()
+
     def decided(self) -> Literal["never", "always"] | None:
         """Whether the params alone decide that the rule fires never, or in every session; None: events decide."""
         return None

@@ -159,6 +159,10 @@ class MustBeOffered(sg.Rule[MustBeOfferedParams, MustBeOfferedState]):
         ),
     )
 
+    def reads_args(self) -> bool:
+        """Whether arguments are compared with what the tool declares."""
+        return self.params.checks != ["tool"]
+
     def on_turn(self, turn: sg.Turn, state: MustBeOfferedState) -> sg.Verdict:
         """Learn the tools of the request."""
         self._learn(offered_in(turn), state)

@@ -96,6 +96,10 @@ class NoRepeatedCalls(sg.Rule[NoRepeatedCallsParams, NoRepeatedCallsState]):
         """The tools that are looked at."""
         return self.params.tool
 
+    def reads_args(self) -> bool:
+        """Whether arguments make another call of it."""
+        return not self._by_tool
+
     def on_user_message(self, _message: sg.UserMessage, state: NoRepeatedCallsState) -> None:
         """Reset the count: a person may ask for the same thing again."""
         state.symbols, state.runs = [], []

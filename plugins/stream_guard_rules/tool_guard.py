@@ -22,6 +22,7 @@ from stream_guard_rules.shared.predicates import (
     counter_of,
     counters_of,
     predicates_of,
+    reads_args,
 )
 from stream_guard_rules.shared.reachable_tools import is_plain_name, reachable_tools
 
@@ -142,6 +143,10 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
     def needs(self) -> frozenset[sg.Need]:
         """Content, if it only looks for a text; otherwise it may be decided without the arguments."""
         return frozenset(("content",) if self._text_predicate else ())
+
+    def reads_args(self) -> bool:
+        """Whether a predicate is about an argument."""
+        return reads_args(self.params.when)
 
     def goes_by_time(self) -> bool:
         """Whether it counts in a window that an inline gate goes by."""

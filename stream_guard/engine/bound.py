@@ -59,6 +59,7 @@ class BoundRule:
         "only_gated",
         "part_scoped",
         "plain",
+        "reads_args",
         "reads_content",
         "rule",
         "spec",
@@ -97,6 +98,7 @@ class BoundRule:
         # Gate and key count too: a gate over missing content would never open, and everything would pass.
         self.reads_content = "content" in needs
         self.needs_content = self.reads_content or any(path.reads_content for path in _paths_read(spec))
+        self.reads_args = self.needs_content or rule.reads_args()
         self.needs_clock = "clock" in needs
         self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
         for pattern in rule.texts():

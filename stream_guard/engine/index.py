@@ -126,7 +126,7 @@ class Plan:
         rules = self.rules
         self.needs_clock = any(bound.needs_clock for bound in rules)
         self.needs_content = any(bound.needs_content for bound in rules)
-        self.reads_args = of_tools and self.needs_content
+        self.reads_args = of_tools and any(bound.reads_args for bound in rules)
         # Before the first turn, a gate over turns is unknown; so is the gate of an agent's rule to an unknown agent.
         self.needs_turn = not of_turns and any(bound.needs_turn for bound in rules)
         self.owned = any(bound.spec.agent for bound in rules)

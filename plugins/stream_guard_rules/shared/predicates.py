@@ -154,11 +154,19 @@ def counter_of(name: str, written: Count) -> Counter:
 
 def counters_of(when: When) -> list[Counter]:
     """Return the counters of all predicates, groups included: each once, in the order in which a state stores them."""
-    found: dict[Counter, None] = {}
+    return list(dict.fromkeys(counter_of(name, value) for name, value in _single_ones(when) if name in COUNTED))
+
+
+def reads_args(when: When) -> bool:
+    """Whether a predicate is about an argument, groups included."""
+    return any(isinstance(value, AtPath) for _, value in _single_ones(when))
+
+
+def _single_ones(when: When) -> Iterator[tuple[str, Any]]:
+    """Yield the predicates that a policy wrote, by name, those in groups instead of the groups."""
     for name, value in predicates_of(when):
-        if name in COUNTED:
-            found[counter_of(name, value)] = None
-        elif name in GROUPS:
+        if name in GROUPS:
             for inner in [value] if name == "not_" else value:
-                found |= dict.fromkeys(counters_of(inner))
-    return list(found)
+                yield from _single_ones(inner)
+        else:
+            yield name, value
