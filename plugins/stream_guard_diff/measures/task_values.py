@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from stream_guard_diff.measures.arguments import ArgumentPlace
 from stream_guard_diff.measures.items import ItemTable, SessionItem, in_spreads, surprise
 from stream_guard_diff.measures.value_places import ValuePlaces
@@ -18,7 +20,6 @@ from stream_guard_diff.trails import SessionTrail
 
 AGREE: Final = 2  # other runs of the task that give the same value, from which on another one is odd
 MOST: Final = 0.5  # share of the other runs that must give it
-_BESIDE: Final = 0.5  # how much other runs of the task count beside where the value came from
 _LOOKS_WRONG: Final = 0.3  # from which evidence on a session is counted
 
 Given = Mapping[ArgumentPlace, frozenset[str]]
@@ -34,12 +35,11 @@ def measure_task_values(trails: Sequence[SessionTrail], table: ItemTable) -> Non
     says = "gives a call with consequences a value that looks wrong, or that no other run of its task gives"
     table.add(
         SessionItem("task_values", says, 1),
-        [strange > 0 or one.of_all >= _LOOKS_WRONG for strange, one in zip(odd, found, strict=True)],
-        evidence=(
-            in_spreads([one.of_all for one in found])
-            + _BESIDE * in_spreads([one.of_unshared for one in found])
-            + _BESIDE * in_spreads(odd)
-        ).tolist(),
+        [
+            strange > 0 or max(one.of_all, one.of_rivals) >= _LOOKS_WRONG
+            for strange, one in zip(odd, found, strict=True)
+        ],
+        evidence=np.sum([in_spreads(values) for values in (*zip(*found, strict=True), odd)], axis=0).tolist(),
     )
 
 

@@ -2,7 +2,8 @@
 
 Of each value twins are made: others of its form that stood in the session, and one that other tasks give the argument.
 Who wrote a value before the call, how lately, and what stood beside it tell values from twins. Where one of the twins
-looks far more like a value than the value does, it is likely a wrong one. Which side a session is on is not read.
+looks far more like a value than the value does, it is likely a wrong one. Where another run of the task gives another
+value, each of the two is held against the other by the same marks. Which side a session is on is not read.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -21,6 +22,7 @@ from stream_guard_diff.measures.learning import judge_by_others
 from stream_guard_diff.measures.value_places import PlacedValue, ValuePlaces
 
 _TWINS: Final = 6  # of one value that stood in the session, those that stood in most steps
+_RIVALS: Final = 4  # of one value, that other runs of the task give
 _SIBLINGS: Final = 50  # others of its form that a value is compared with
 _SUPPORT: Final = 4  # values and twins that must have a mark
 _USUAL: Final = 8  # values of an argument from which on its own habits are learned
@@ -31,21 +33,22 @@ _SHORT: Final = 2  # characters up to which a value stands everywhere
 
 
 class ValueEvidence(NamedTuple):
-    """How much more than a value a twin of it looks right: the most of a session, at least 0."""
+    """How much more than a value another one looks right: the most of a session."""
 
-    of_all: float = 0.0
-    of_unshared: float = 0.0  # of values that no other run of the task gives
+    of_all: float = 0.0  # a twin, at least 0
+    of_unshared: float = 0.0  # beside values that no other run of the task gives: a twin or a rival, at least 0
+    of_rivals: float = 0.0  # beside those too: a rival; under 0 where the value looks more right
 
 
 class _Example(NamedTuple):
-    """A value, or a twin of one, the marks by which they are told apart, and how other runs of the task stand to it."""
+    """A value, or another one for its place, the marks by which they are told apart, and whether others give it."""
 
     session: int
-    value: int  # its number in the session; twins have that of their value
-    is_twin: bool
+    value: int  # its number in the session; twins and rivals have that of their value
+    role: Literal["value", "twin", "rival"]  # a rival is what another run of the task gives
     place: ArgumentPlace
     marks: frozenset[str]
-    is_shared: bool  # another run of the task gives it
+    is_shared: bool  # another run of the task gives the value
 
 
 def weigh_values(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -> list[ValueEvidence]:
@@ -54,23 +57,35 @@ def weigh_values(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]
     A session is judged by what the others teach.
     """
     examples = list(_examples(sessions, mates))
-    is_twin = np.array([one.is_twin for one in examples], dtype=np.bool_)
-    twins = int(is_twin.sum())
-    evidence = [ValueEvidence()] * len(sessions)
-    if min(twins, len(examples) - twins) < _FEWEST or len(examples) > _MOST:
-        return evidence
+    roles = Counter(one.role for one in examples)
+    if min(roles["twin"], roles["value"]) < _FEWEST or len(examples) > _MOST:
+        return [ValueEvidence()] * len(sessions)
     owners = np.array([one.session for one in examples], dtype=np.intp)
-    scores = judge_by_others(_table(examples), is_twin, owners, len(sessions), _SHRINK).tolist()
-    best: dict[tuple[int, int], float] = {}  # of each value, the score of the twin that looks right most
+    is_twin = np.array([one.role == "twin" for one in examples], dtype=np.bool_)
+    is_taught = np.array([one.role != "rival" for one in examples], dtype=np.bool_)
+    scores = judge_by_others(_table(examples), is_twin, owners, len(sessions), _SHRINK, is_taught).tolist()
+    best: dict[tuple[int, int, str], float] = {}  # of each value, the score of the twin and the rival that look best
     for one, score in zip(examples, scores, strict=True):
-        if one.is_twin:
-            best[one.session, one.value] = min(score, best.get((one.session, one.value), score))
-    for one, score in zip(examples, scores, strict=True):
-        if not one.is_twin and (one.session, one.value) in best:
-            before, apart = evidence[one.session], score - best[one.session, one.value]
-            unshared = 0.0 if one.is_shared else apart
-            evidence[one.session] = ValueEvidence(max(before.of_all, apart), max(before.of_unshared, unshared))
+        key = one.session, one.value, one.role
+        best[key] = min(score, best.get(key, score))
+    evidence = [ValueEvidence()] * len(sessions)
+    for one in examples:
+        if one.role == "value":
+            evidence[one.session] = _more(evidence[one.session], one, best)
     return evidence
+
+
+def _more(before: ValueEvidence, one: _Example, best: dict[tuple[int, int, str], float]) -> ValueEvidence:
+    """Return the evidence of a session, with that of one more value."""
+    score = best[one.session, one.value, one.role]
+    twin, rival = (score - best.get((one.session, one.value, role), score) for role in ("twin", "rival"))
+    if one.is_shared:
+        return before._replace(of_all=max(before.of_all, twin))
+    return ValueEvidence(
+        max(before.of_all, twin),
+        max(before.of_unshared, twin, rival),
+        max(before.of_rivals, rival, key=abs),
+    )
 
 
 def _examples(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -> Iterator[_Example]:
@@ -90,10 +105,16 @@ def _examples(sessions: Sequence[ValuePlaces], mates: Sequence[Sequence[int]]) -
                 continue  # a text of the agent's own, or worked out: whether that is odd, odd_values asks
             siblings = _likeliest(session, value)
             theirs = [given[mate][value.place] for mate in mates[number] if value.place in given[mate]]
-            for text in (value.text, *siblings, *_pick(foreign, value.text, 1)):
-                is_shared = any(text in row for row in theirs)
-                marks = frozenset(_marks(session, value, text))
-                yield _Example(number, count, text != value.text, value.place, marks, is_shared)
+            is_shared = any(value.text in row for row in theirs)
+            rivals = set().union(*theirs) - given[number][value.place]
+            others: dict[Literal["value", "twin", "rival"], list[str]] = {
+                "value": [value.text],
+                "twin": [*siblings, *_pick(foreign, value.text, 1)],
+                "rival": sorted(text for text in rivals if len(text) > _SHORT)[:_RIVALS],
+            }
+            for role, listed in others.items():
+                for text in listed:
+                    yield _Example(number, count, role, value.place, frozenset(_marks(session, value, text)), is_shared)
 
 
 def _likeliest(session: ValuePlaces, value: PlacedValue) -> list[str]:
@@ -141,13 +162,14 @@ def _compared(what: str, mine: int, best: int) -> str:
 
 def _table(examples: Sequence[_Example]) -> NDArray[np.float64]:
     """Return a row for each example: its marks, pairs of them, and those of its argument where it has habits."""
-    support = Counter(one.place for one in examples if not one.is_twin)
+    support = Counter(one.place for one in examples if one.role == "value")
     rows: list[list[tuple[str, ...]]] = []
     for one in examples:
         marks = sorted(one.marks)
         of_place = [(*one.place, mark) for mark in marks] if support[one.place] >= _USUAL else []
         rows.append([*((mark,) for mark in marks), *combinations(marks, 2), *of_place])
-    counts = Counter(name for names in rows for name in names)
+    taught = (names for names, one in zip(rows, examples, strict=True) if one.role != "rival")
+    counts = Counter(name for names in taught for name in names)
     columns = {name: column for column, name in enumerate(sorted(one for one in counts if counts[one] >= _SUPPORT))}
     table = np.zeros((len(rows), len(columns) + 1))
     table[:, -1] = 10.0  # so much that shrinking hardly touches what all have in common

@@ -49,6 +49,14 @@ def test_what_another_run_of_the_task_gives_is_not_odd_for_the_task() -> None:
     assert paired[40].of_unshared > 0
 
 
+def test_of_two_runs_that_give_different_values_the_one_whose_value_looks_wrong_is_told_from_the_other() -> None:
+    trails = [session(number, wrong=False) for number in range(41)] + [session(40, wrong=True)]
+    mates: list[list[int]] = [[]] * 40 + [[41], [40]]
+    right, wrong = weighed(trails, mates)[40:]
+    assert wrong.of_rivals > 0 > right.of_rivals
+    assert all(one.of_rivals == 0 for one in weighed(trails))
+
+
 def test_the_order_of_the_sessions_does_not_matter() -> None:
     trails = [session(number, wrong=number % 9 == 0) for number in range(40)]
     there, back = weighed(trails), weighed(trails[::-1])[::-1]
