@@ -19,7 +19,7 @@ from stream_guard.analysis.labels import DetectionShare
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
-from tests.bench.packs import SETS, _labelled
+from tests.bench.packs import SETS, labelled
 
 VARIABLE: Final = "STREAM_GUARD_DATA"
 MOST_FINE: Final = 0.03  # of the runs that went well; a variant above it is not chosen
@@ -65,7 +65,7 @@ def read_runs(folder: Path) -> list[ScoredRun]:
     path = folder / one.pattern
     labels = [json.loads(line) for line in path.with_name("labels.jsonl").read_text(encoding="utf-8").splitlines()]
     runs: list[ScoredRun] = []
-    for (events, _), label in zip(_labelled(path, one.group), labels, strict=False):
+    for (events, _), label in zip(labelled(path, one.group), labels, strict=False):
         fired = frozenset(finding.rule_id for finding in evaluate(events, policy))
         goal = f"{label['suite']}/{label['injection_task']}" if label["injection_task"] else ""
         runs.append(ScoredRun(label["suite"], goal, bool(label["attack_attempted"]), fired))

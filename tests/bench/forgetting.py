@@ -23,7 +23,7 @@ from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
-from tests.bench.packs import SETS, VARIABLE, Recordings, _labelled, registry
+from tests.bench.packs import SETS, VARIABLE, Recordings, labelled, registry
 
 MOST: Final = 0.005
 """The share of calls that rules may stop for this."""
@@ -99,7 +99,7 @@ def measure(folder: Path, one: Recordings) -> Stopped:
     """Judge the sessions of a set."""
     attempts, stopped, causes = 0, 0, Counter[tuple[str, str]]()
     for path in sorted(folder.glob(one.pattern)):
-        events = [event for found, _ in _labelled(path, one.group) for event in found]
+        events = [event for found, _ in labelled(path, one.group) for event in found]
         both = [judge(events, policy) for policy in policies()]
         attempts += both[0].attempts
         for one_policy in both:

@@ -1,9 +1,8 @@
 """Measure the policy packs on recordings of real agents: alerts on sessions that went well, and what was caught.
 
-STREAM_GUARD_DATA=<folder> python -m tests.bench.packs [spellings]
+STREAM_GUARD_DATA=<folder> python -m tests.bench.packs
 
-Prints the tables of docs/packs.md, as Markdown: figures only, nothing of the recordings. With ``spellings``, the packs
-under four spellings of all names of tools.
+Prints the tables of docs/packs.md, as Markdown: figures only, nothing of the recordings.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ def measure(folder: Path, one: Recordings, policy: Policy, spelling: str = "as r
     paths = sorted(folder.glob(one.pattern))
     return judge(
         (
-            [([respell(event, spell) for event in found], group) for found, group in _labelled(path, one.group)]
+            [([respell(event, spell) for event in found], group) for found, group in labelled(path, one.group)]
             for path in paths
         ),
         policy,
@@ -157,7 +156,7 @@ def judge(files: Iterable[Iterable[tuple[Sequence[Event], str]]], policy: Policy
     return Measured(sessions, fired, seconds / max(1, count) * 1e6)
 
 
-def _labelled(path: Path, group: Group | None) -> Iterator[tuple[Sequence[Event], str]]:
+def labelled(path: Path, group: Group | None) -> Iterator[tuple[Sequence[Event], str]]:
     """Yield the events of each record with the group of its session; labels stand in the order of the records."""
     labels = _labels(path) if group is not None else []
     decoder: Any = registry().decoders["auto"]()
@@ -197,29 +196,6 @@ def tables(folder: Path) -> str:
         if quiet:
             parts += ["In shadow mode:", "", *_table("rule", quiet), ""]
     return "\n".join(parts).rstrip()
-
-
-def spellings(folder: Path) -> str:
-    """Return a table of each pack's catches and false alarms under every spelling, over all sets."""
-    policy = all_packs()
-    shadow = {spec.id for spec in policy.rules if spec.shadow}
-    found = {how: [measure(folder, one, policy, how) for one in SETS] for how in SPELLINGS}
-    lines = ["| pack | spelling | went well, with a finding | others, with a finding |", "| --- | --- | --- | --- |"]
-    for pack, ids in rules_of().items():
-        sent = [rule for rule in ids if rule not in shadow]
-        for how, sets in found.items():
-            well, bad, wells, bads = 0, 0, 0, 0
-            for measured in sets:
-                for group, sessions in measured.sessions.items():
-                    hit = len(_hit(measured, sent, group))
-                    if group == BENIGN:
-                        well, wells = well + hit, wells + len(sessions)
-                    else:
-                        bad, bads = bad + hit, bads + len(sessions)
-            lines.append(
-                f"| {pack} | `{how}` | {well} of {wells} ({well / wells:.1%}) | {bad} of {bads} ({bad / bads:.1%}) |"
-            )
-    return "\n".join(lines)
 
 
 def benign_shares(folder: Path) -> dict[tuple[str, str], float]:
@@ -263,7 +239,7 @@ def main() -> int:
     if not folder:
         print(f"{VARIABLE} is not set; it names the folder of the recordings", file=sys.stderr)
         return 2
-    print(spellings(Path(folder)) if sys.argv[1:] == ["spellings"] else tables(Path(folder)))
+    print(tables(Path(folder)))
     return 0
 
 

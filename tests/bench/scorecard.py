@@ -57,10 +57,11 @@ def measure_set(folder: Path, one: Recordings, policy: Policy) -> Measured:
     """Judge the sessions of a set; runs that no format has are read by us."""
     if one.name != "hintbench":
         return measure(folder, one, policy)
-    return judge((_hints(path) for path in folder.glob(one.pattern)), policy)
+    return judge((read_hints(path) for path in folder.glob(one.pattern)), policy)
 
 
-def _hints(path: Path) -> Iterator[tuple[Sequence[Event], str]]:
+def read_hints(path: Path) -> Iterator[tuple[Sequence[Event], str]]:
+    """Yield the events of each written-out run with its group."""
     labels = [json.loads(line) for line in path.with_name("labels.jsonl").read_text(encoding="utf-8").splitlines()]
     for line, label in zip(tracesafe.lines_of(path), labels, strict=True):
         yield list(hintbench.events_of(line)), "risky" if label["risky"] else BENIGN
