@@ -55,8 +55,8 @@ class _Remembered(msgspec.Struct, frozen=True):
     at: float = 0.0  # of an allow: when it was given
 
 
-_Judged: TypeAlias = tuple[Ruling, tuple[str, ...], tuple[str, float | None]]
-"""The ruling on an attempt, the rules that have something against it, and the id and the time it was judged under."""
+_Judged: TypeAlias = tuple[Ruling, str, float | None]
+"""The ruling on an attempt, and the id and the time it was judged under."""
 
 
 class Gate:
@@ -157,7 +157,7 @@ class Gate:
     def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""
         with self.database.transaction() as statements:
-            record = {**decision_record(attempt, ruling, ()), "judged": False}
+            record = {**decision_record(attempt, ruling), "judged": False}
             audit.append(statements, "decision", self._clock(), record)
 
     def _follow(self, found: Sequence[Finding]) -> list[Alert]:
@@ -175,18 +175,18 @@ class Gate:
         if known is not None:
             return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known, rewriting)
         # Judged before, when the history could not be written: its findings are not lost.
-        ruling, rules, judged_as = self._unsettled.get(key) or self._judge(told, attempt)
-        attempt = msgspec.structs.replace(attempt, event_id=judged_as[0], time=judged_as[1])
+        ruling, event_id, time = self._unsettled.get(key) or self._judge(told, attempt)
+        attempt = msgspec.structs.replace(attempt, event_id=event_id, time=time)
         if ended is not None:
             reason = f"the session was ended: {ended.reason}"
             ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
         # Every answer but the plain one, an allow that all rules agree to, is in the audit.
-        if ruling.action is not Action.ALLOW or rules or not ruling.judged or rewriting is not None:
+        if ruling.action is not Action.ALLOW or ruling.rule_ids or not ruling.judged or rewriting is not None:
             if key:
-                self._unsettled[key] = (ruling, rules, judged_as)
+                self._unsettled[key] = (ruling, event_id, time)
                 while len(self._unsettled) > _UNSETTLED:
                     del self._unsettled[next(iter(self._unsettled))]
-            ruling = self._carry_out(attempt, key, ruling, rules, rewriting)
+            ruling = self._carry_out(attempt, key, ruling, rewriting)
             self._unsettled.pop(key, None)
         elif ruling.alerts:
             self.outgoing(ruling.alerts)
@@ -209,19 +209,18 @@ class Gate:
             policy_version=self.policy.version,
             alerts=alerts,
             checked=decision.checked,
+            rule_ids=decision.rule_ids,
             rules=decision.rules,
             advice=decision.advice,
         )
-        return ruling, decision.rule_ids, (judged.event_id, judged.time)
+        return ruling, judged.event_id, judged.time
 
-    def _carry_out(
-        self, attempt: ToolCall, key: str, ruling: Ruling, rules: tuple[str, ...], rewriting: Rewriting | None
-    ) -> Ruling:
+    def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rewriting: Rewriting | None) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
             remembered = _Remembered(
-                ruling.action, ruling.reason, rules, ruling.checked, ruling.rules, advice=ruling.advice
+                ruling.action, ruling.reason, ruling.rule_ids, ruling.checked, ruling.rules, advice=ruling.advice
             )
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)
@@ -238,7 +237,7 @@ class Gate:
                     call_key(attempt),
                     to_text(remembered),
                 )
-            record = decision_record(attempt, ruling, rules, rewriting)
+            record = decision_record(attempt, ruling, rewriting)
             audit.append(statements, "decision", self._clock(), record)
         return ruling
 
@@ -249,12 +248,13 @@ class Gate:
             reason=known.reason,
             policy_version=self.policy.version,
             checked=known.checked,
+            rule_ids=known.rule_ids,
             rules=known.rules,
             advice=known.advice,
         )
         if known.action is not Action.PAUSE:
             if known.action is Action.ALLOW:
-                record = decision_record(attempt, ruling, known.rule_ids, rewriting)
+                record = decision_record(attempt, ruling, rewriting)
                 with self.database.transaction() as statements:
                     audit.append(statements, "decision", self._clock(), record)
                 # Whoever recorded this yes may have been killed before the rules knew of it.
@@ -271,7 +271,7 @@ class Gate:
             )
             row = (key, call_key(attempt), to_text(settled))
             statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
-            record = decision_record(attempt, answered, known.rule_ids, rewriting)
+            record = decision_record(attempt, answered, rewriting)
             record[SEAL] = seal_of(RULINGS, key, row)
             audit.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)

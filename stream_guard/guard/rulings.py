@@ -4,35 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
-
 from stream_guard.guard.reviews import Review
 from stream_guard.history.canonical import digest_of
-from stream_guard.model import Action, Alert, Json, RuleCoverage, ToolCall
+from stream_guard.model import Action, Alert, Decision, ToolCall
 from stream_guard.redaction import mask_id, mask_secrets
 
 
-class Ruling(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one attempt, as it is to be carried out."""
+class Ruling(Decision, frozen=True, kw_only=True):
+    """A decision as the gate carries it out: with alerts in place of findings, and the review that it hangs on."""
 
-    action: Action
-    reason: str = ""
-    policy_version: str = ""
     alerts: tuple[Alert, ...] = ()
     review: Review | None = None
-    checked: bool = True  # False: the tool is not on its agent's list, or the policy does not know the agent
-    rules: RuleCoverage = RuleCoverage()
-    advice: str = ""  # what the strictest rule found, and what would satisfy it
-    args: Json = None  # of modify: the arguments to run with
-    modified_by: tuple[str, ...] = ()  # the rules that changed the arguments
-
-    @property
-    def judged(self) -> bool:
-        """Whether every rule that applies could judge the attempt."""
-        return self.checked and not self.rules.unevaluable
-
-    def __str__(self) -> str:
-        return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
 
 
 class Rewriting(NamedTuple):
@@ -42,9 +24,7 @@ class Rewriting(NamedTuple):
     asked_digest: str
 
 
-def decision_record(
-    attempt: ToolCall, ruling: Ruling, rules: tuple[str, ...], rewriting: Rewriting | None = None
-) -> dict[str, object]:
+def decision_record(attempt: ToolCall, ruling: Ruling, rewriting: Rewriting | None = None) -> dict[str, object]:
     """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments.
 
     Names that a caller chose may hold secrets, and evidence is shown to others. The session's is what it is found by.
@@ -59,7 +39,7 @@ def decision_record(
         "arguments_digest": digest_of(attempt.args),
         "action": ruling.action.word,
         "reason": ruling.reason,
-        "rule_ids": list(rules),
+        "rule_ids": list(ruling.rule_ids),
         "policy_version": ruling.policy_version,
         "review": ruling.review.id if ruling.review is not None else "",
     }
