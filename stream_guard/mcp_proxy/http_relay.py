@@ -20,6 +20,7 @@ from starlette.routing import Route
 from stream_guard.mcp_proxy.event_stream import EventStream
 from stream_guard.mcp_wire.messages import error, write_message
 from stream_guard.mcp_wire.relay import Passed, Relay
+from stream_guard.mcp_wire.server_requests import Shown
 from stream_guard.serve.access import is_loopback
 from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import RequestRefused, read_body
@@ -44,6 +45,7 @@ _NOT_PASSED: Final = frozenset(
     )
 )
 _SHOWN: Final = ("mcp-session-id", "mcp-protocol-version", "www-authenticate", "retry-after", "cache-control", "allow")
+_OF_CLIENT: Final = ("authorization", "mcp-session-id", "mcp-protocol-version")  # by which a server knows it
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream"
 
@@ -70,18 +72,15 @@ class HttpRelay:
         return _json(passed.answer, 400 if passed.is_bad else 200)
 
     async def _ask_server(self, request: Request, headers: Mapping[str, str], scope: str, passed: Passed) -> Response:
-        sent = {name: value for name, value in headers.items() if name not in _NOT_PASSED}
-        sent["accept-encoding"] = "identity"
-        asked = self._client.build_request(request.method, self._upstream, headers=sent, content=passed.forward or None)
         try:
-            answer = await self._client.send(asked, stream=True)
+            answer = await self._send(request.method, headers, passed.forward)
         except httpx.HTTPError as failure:
             await self._give_up(scope, passed, "the server cannot be reached")
             return _json(write_message(error(None, f"the server cannot be reached: {type(failure).__name__}")), 502)
         shown = {name: answer.headers[name] for name in _SHOWN if name in answer.headers}
         media = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media == _STREAM:
-            stream = self._judged_stream(answer, scope, passed)
+            stream = self._judged_stream(answer, headers, scope, passed)
             left = BackgroundTask(answer.aclose)
             return StreamingResponse(stream, answer.status_code, shown, media_type=_STREAM, background=left)
         try:
@@ -101,20 +100,26 @@ class HttpRelay:
         except httpx.HTTPError as failure:
             return _json(write_message(error(None, f"the server's answer broke off: {type(failure).__name__}")), 502)
         is_message = content and media == _JSON
-        judged = await asyncio.to_thread(self._relay.from_server, bytes(content), scope) if is_message else b""
+        judged = b""
+        if is_message:
+            judged = (await asyncio.to_thread(self._relay.from_server, bytes(content), scope)).forward
         # What is no answer to the request is not shown: its status says enough.
         return _json(judged, answer.status_code, shown) if judged else Response(b"", answer.status_code, shown)
 
-    async def _judged_stream(self, answer: httpx.Response, scope: str, passed: Passed) -> AsyncIterator[bytes]:
+    async def _judged_stream(
+        self, answer: httpx.Response, headers: Mapping[str, str], scope: str, passed: Passed
+    ) -> AsyncIterator[bytes]:
         stream = EventStream()
         try:
             async for part in answer.aiter_bytes():
                 for event in stream.feed(part):
-                    shown = b""
+                    shown = Shown()
                     if event.data:
-                        shown = await asyncio.to_thread(self._relay.from_server, event.data, scope)
-                    if shown or event.fields:
-                        yield event.written(shown)
+                        shown = await asyncio.to_thread(self._relay.from_server, event.data, scope, headers)
+                    if shown.answer:
+                        await self._answer_server(headers, shown.answer)
+                    if shown.forward or event.fields:
+                        yield event.written(shown.forward)
                 if stream.size > self._most:
                     return
         except httpx.HTTPError:
@@ -123,6 +128,18 @@ class HttpRelay:
             await answer.aclose()
             if not scope.startswith("session:"):
                 await self._give_up(scope, passed, "the server's answer broke off")
+
+    async def _send(self, method: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+        sent = {name: value for name, value in headers.items() if name not in _NOT_PASSED}
+        sent["accept-encoding"] = "identity"
+        asked = self._client.build_request(method, self._upstream, headers=sent, content=body or None)
+        return await self._client.send(asked, stream=True)
+
+    async def _answer_server(self, headers: Mapping[str, str], body: bytes) -> None:
+        """Answer a request of the server in place of its client, who does not see it."""
+        own = {name: headers[name] for name in _OF_CLIENT if name in headers}
+        own |= {"content-type": _JSON, "accept": f"{_JSON}, {_STREAM}"}
+        await (await self._send("POST", own, body)).aclose()
 
     async def _give_up(self, scope: str, passed: Passed, why: str) -> None:
         """Tell the gate that a request will not be answered, unless it was. In a session, others wait meanwhile."""

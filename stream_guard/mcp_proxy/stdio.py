@@ -42,9 +42,9 @@ def _pass_on(server: subprocess.Popen[bytes], relay: Relay, most: int) -> None:
     sent, received, answers = server.stdin, server.stdout, PipeLines(sys.stdout.buffer)
     if sent is None or received is None:
         raise AssertionError("both are pipes")
+    to_server = PipeLines(sent)
 
     def from_client() -> None:
-        to_server = PipeLines(sent)
         for line in lines_of(sys.stdin.fileno(), most):
             passed = relay.from_client(line)
             if passed.answer:
@@ -58,7 +58,9 @@ def _pass_on(server: subprocess.Popen[bytes], relay: Relay, most: int) -> None:
     Thread(target=from_client, name="stream_guard-mcp-client", daemon=True).start()
     for line in lines_of(received.fileno(), most):
         shown = relay.from_server(line)
-        if shown and not answers.write(shown):
+        if shown.answer:
+            to_server.write(shown.answer)
+        if shown.forward and not answers.write(shown.forward):
             return
 
 

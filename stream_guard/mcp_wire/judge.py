@@ -73,17 +73,18 @@ class McpJudge:
             return McpRuling("", call.args)
         if ruling.get("action") == "modify":
             return McpRuling("", ruling["args"])
-        self.report(call, "blocked")
+        if ruling.get("judged"):  # a gate that is too slow to judge is not asked to wait for more
+            self.report(call, "blocked")
         return McpRuling(refusal(ruling), call.args)
 
-    def report(self, call: McpCall, status: str, output: Json = None) -> str:
+    def report(self, call: McpCall, status: str, output: Json = None, happened: str = "the tool has run") -> str:
         """Tell the gate what came of a call; return why that must not be shown, nothing where it may."""
         told = {"tool": call.tool, "call_id": call.id, "status": status, "output": output}
-        return self._tell(call.session, told, "the tool has run")
+        return self._tell(call.session, told, happened)
 
-    def read(self, session: SessionKey, method: str, result: Json) -> str:
-        """Tell the gate what a server said to another request, under the name of its method; return as ``report``."""
-        return self._tell(session, {"tool": method, "status": "ok", "output": result}, f"{method} was answered")
+    def read(self, session: SessionKey, method: str, said: Json, happened: str = "was answered") -> str:
+        """Tell the gate what a server said, under the name of a method; return as ``report``."""
+        return self._tell(session, {"tool": method, "status": "ok", "output": said}, f"{method} {happened}")
 
     def _tell(self, session: SessionKey, told: dict[str, Any], happened: str) -> str:
         event = {**self._header(session), "kind": "tool_result", "event_id": uuid4().hex, **told}

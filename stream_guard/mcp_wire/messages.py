@@ -13,6 +13,7 @@ from stream_guard.model import Json
 
 NOT_JSON: Final = -32700
 NOT_VALID: Final = -32600
+NO_METHOD: Final = -32601
 HEADER_MISMATCH: Final = -32020
 NO_ANSWER: Final = -32000  # of the range that MCP leaves to others
 

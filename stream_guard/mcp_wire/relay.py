@@ -1,7 +1,7 @@
 """The relay: every message between a client and a server passes here, whatever carries it, in every version.
 
 Requests are known by their ids until they are answered. A call is judged before it goes on, and what a server answers
-before it is shown. An answer that nobody waits for goes nowhere.
+or asks its client for before it is shown. An answer that nobody waits for goes nowhere.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from stream_guard.mcp_wire.messages import (
     tool_error,
     write_message,
 )
+from stream_guard.mcp_wire.server_requests import ServerRequests, Shown
 from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys
 from stream_guard.model import Json
 
 CALL: Final = "tools/call"
+_CANCELLED: Final = "notifications/cancelled"
 _MOST_OPEN: Final = 4096  # requests that wait for an answer
 _MOST_HALVES: Final = 256  # calls that wait for what their server asked for
 _NO_HEADERS: Final[Mapping[str, str]] = {}
@@ -65,6 +67,7 @@ class Relay:
         self._judge, self._keys = judge, keys
         self._open: dict[tuple[str, int | str], _OpenRequest] = {}
         self._halves: dict[str, McpCall] = {}
+        self._asked = ServerRequests(judge)
         self._lock = Lock()
 
     def from_client(self, raw: bytes, scope: str = "", headers: Mapping[str, str] = _NO_HEADERS) -> Passed:
@@ -72,26 +75,26 @@ class Relay:
         try:
             message = read_message(raw)
             if "method" not in message:
-                return Passed(forward=write_message(message))  # the answer to a request of the server
+                return Passed(forward=self._asked.answer(message, scope))
             return self._request(message, scope, headers)
         except BadMessageError as refused:
             return Passed(answer=write_message(error(refused.id, str(refused), refused.code)), is_bad=True)
 
-    def from_server(self, raw: bytes, scope: str = "") -> bytes:
-        """Return what the client is shown of a message of the server; nothing where it is not to see it."""
+    def from_server(self, raw: bytes, scope: str = "", headers: Mapping[str, str] = _NO_HEADERS) -> Shown:
+        """Return what becomes of a message of the server; ``headers`` are those of the client's request."""
         try:
             message = read_message(raw)
         except BadMessageError as refused:
             _logger.warning("a message of the server was dropped: %s", refused)
-            return b""
+            return Shown()
         if "method" in message:
-            return write_message(message)  # a notification, or a request to the client
+            return self._of_server(message, scope, headers)
         with self._lock:
             opened = self._open.pop((scope, message.get("id", "")), None)
         if opened is None:
             _logger.warning("an answer of the server was dropped: nobody waits for it")
-            return b""
-        return write_message(self._judged(opened, message))
+            return Shown()
+        return Shown(forward=write_message(self._judged(opened, message)))
 
     def give_up(self, scope: str, why: str, request_id: int | str | None = None) -> None:
         """Tell the gate that a request of a scope will not be answered; without an id, all of them."""
@@ -102,13 +105,26 @@ class Relay:
             if opened.call is not None:
                 self._judge.report(opened.call, "error", why)
 
+    def _of_server(self, message: Message, scope: str, headers: Mapping[str, str]) -> Shown:
+        """Return what becomes of a notification, or of a request to the client."""
+        params = message.get("params") or {}
+        if "id" not in message:
+            if message["method"] == _CANCELLED:
+                self._asked.cancel(scope, params.get("requestId"))
+            return Shown(forward=write_message(message))
+        with self._lock:
+            sessions = [opened.session for (place, _), opened in self._open.items() if place == scope]
+        # Servers ask while they work on something: of whose session that is, they do not say.
+        session = sessions[-1] if sessions else self._keys.find(params, headers)
+        return self._asked.ask(message, session, scope)
+
     def _request(self, message: Message, scope: str, headers: Mapping[str, str]) -> Passed:
         params = message.get("params") or {}
         check_headers(message, headers)
         if "id" not in message:
             if message["method"] == CALL:
                 raise BadMessageError(NOT_VALID, "a call of a tool needs an id")
-            if message["method"] == "notifications/cancelled":
+            if message["method"] == _CANCELLED:
                 self._cancel(scope, params.get("requestId"))
             return Passed(forward=write_message(message))
         session = self._keys.find(params, headers)

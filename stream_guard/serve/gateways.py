@@ -31,7 +31,7 @@ class Gateways:
     """Answers gateways in their own words. None of them can change a call: what would pass is said in the refusal."""
 
     def __init__(self, asked_by: Callable[[Identity], Ask], settings: ApiSettings) -> None:
-        self._asked_by, self._most = asked_by, settings.max_body_bytes
+        self._asked_by, self._most, self._budget = asked_by, settings.max_body_bytes, settings.budget
         self._keys = SessionKeys(settings.session_by)
 
     def routes(self) -> list[Route]:
@@ -85,7 +85,7 @@ class Gateways:
 
     def _judge(self, request: Request) -> McpJudge:
         ask = self._asked_by(identity_of(request))
-        return McpJudge(ThisGate(ask, asyncio.get_running_loop()), can_modify=False)
+        return McpJudge(ThisGate(ask, asyncio.get_running_loop(), self._budget), can_modify=False)
 
     def _docker_session(self, request: Request, params: dict[str, Any]) -> SessionKey:
         """Return the session that the address names: the gateway sends none, and no headers."""

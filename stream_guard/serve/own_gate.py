@@ -17,14 +17,14 @@ class OwnGate:
     """A gate in this process, with the time budget that a served one has."""
 
     def __init__(self, service: Service, decoder: Decoder) -> None:
-        self._loop = asyncio.new_event_loop()
+        self._loop, self._budget = asyncio.new_event_loop(), service.settings.budget
         self._routes = Routes(service, decoder)
         self._thread = Thread(target=self._loop.run_forever, name="stream_guard-own-gate", daemon=True)
         self._thread.start()
 
     def asked_by(self, who: Identity) -> ThisGate:
         """Return the gate for a caller who is known."""
-        return ThisGate(self._routes.asked_by(who), self._loop)
+        return ThisGate(self._routes.asked_by(who), self._loop, self._budget)
 
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a request of this process; GateError when there is none."""

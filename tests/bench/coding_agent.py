@@ -26,8 +26,8 @@ from stream_guard.model import ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
-from tests.frameworks.served import serving
 from tests.unit.shell.test_cases import CASES
+from tests.wires.gate import serving
 
 RUNS: Final = 30
 NO_GATE: Final = "http://127.0.0.1:9"

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+import grpc
 import httpx
 
 from stream_guard.agent_hooks.client import GateClient
@@ -27,9 +31,10 @@ from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import SessionKeys
 from stream_guard.serve.acs.envelope import session_key, sign
 from stream_guard.serve.acs.steps import METHODS
+from tests.wires import protobuf
+from tests.wires.clients import RUNS, SECRET, GatePlace, PipedProxy, Proxy
 
 ROUNDS = 400
-SECRET = b"a secret that both sides have"
 POLICY = """
 rules:
   - {id: drop, kind: no_call, params: {tool: drop}, then: block}
@@ -46,8 +51,11 @@ rules:
 class Asker:
     """One client of a server, on every wire."""
 
-    def __init__(self, url: str) -> None:
-        self.http = httpx.Client(base_url=url, timeout=60, trust_env=False)
+    def __init__(self, place: GatePlace, opened: ExitStack) -> None:
+        url = place.url
+        self.http = opened.enter_context(httpx.Client(base_url=url, timeout=60, trust_env=False))
+        self.channel = opened.enter_context(grpc.insecure_channel(f"127.0.0.1:{place.grpc_port}"))
+        self.over_http, self.over_pipes = Proxy(place, opened), PipedProxy(place, opened)
         self.relay = Relay(McpJudge(RunningGate(lambda: GateClient(url))), SessionKeys(fixed="mcp"))
         self.number = 0
         self.session = str(uuid4())
@@ -88,12 +96,33 @@ class Asker:
         said = self._acs("steps/toolCallRequest", payload)
         assert said["result"]["decision"] == "allow", said
 
-    def proxy(self) -> None:
+    def authz_grpc(self) -> None:
+        """Ask as Envoy does over gRPC."""
+        asked = protobuf.auth_request(json.dumps(self._message()), mcp_session_id="envoy over grpc")
+        assert 2 not in self._grpc(protobuf.EXT_AUTHZ, asked)
+
+    def ext_mcp(self) -> None:
+        """Ask as agentgateway does."""
+        asked = protobuf.mcp_request(json.dumps(self._message()["params"]), session="agentgateway")
+        assert 1 in self._grpc(protobuf.EXT_MCP_REQUEST, asked)
+
+    def proxied(self) -> None:
+        """Call a server over HTTP, through the proxy before it."""
+        assert self.over_http.call("proxy", "read", amount=1).word == RUNS
+
+    def piped(self) -> None:
+        """Call a server over pipes, through the proxy between them."""
+        assert self.over_pipes.call("pipes", "read", amount=1).word == RUNS
+
+    def relay_only(self) -> None:
         """Pass a call and its result through a relay that asks the server for both."""
         message = self._message()
         assert self.relay.from_client(json.dumps(message).encode()).forward
         result = {"jsonrpc": "2.0", "id": message["id"], "result": {"content": [{"type": "text", "text": "fine"}]}}
-        assert self.relay.from_server(json.dumps(result).encode())
+        assert self.relay.from_server(json.dumps(result).encode()).forward
+
+    def _grpc(self, method: str, asked: bytes) -> dict[int, Any]:
+        return protobuf.fields(self.channel.unary_unary(method)(asked))
 
     def _message(self) -> dict[str, Any]:
         self.number += 1
@@ -108,17 +137,20 @@ class Asker:
         return self.http.post("/acs", json=asked).json()
 
 
-def measure(url: str) -> dict[str, list[float]]:
+def measure(asker: Asker) -> dict[str, list[float]]:
     """Return how long each question took, by wire."""
-    asker = Asker(url)
     wires: dict[str, Callable[[], None]] = {
         "`/v1/check`": asker.check,
         "`/v1/check`, modified": asker.modify,
-        "Envoy ext_authz": asker.authz,
+        "Envoy ext_authz, over HTTP": asker.authz,
+        "Envoy ext_authz, over gRPC": asker.authz_grpc,
+        "ExtMcp": asker.ext_mcp,
         "Docker MCP gateway": asker.docker,
         "hook over HTTP": asker.hook,
-        "ACS": asker.acs,
-        "MCP relay, call and result": asker.proxy,
+        "Agent Control Standard": asker.acs,
+        "MCP relay in the process of the client, a call and its result": asker.relay_only,
+        "MCP proxy over HTTP, a call, the server and its result": asker.proxied,
+        "MCP proxy over pipes, a call, the server and its result": asker.piped,
     }
     taken: dict[str, list[float]] = {name: [] for name in wires}
     for turn in range(ROUNDS + 20):
@@ -127,7 +159,6 @@ def measure(url: str) -> dict[str, list[float]]:
             ask()
             if turn >= 20:
                 taken[name].append(time.perf_counter() - began)
-    asker.http.close()
     return taken
 
 
@@ -137,14 +168,22 @@ def main() -> None:
         (Path(folder) / "policy.yaml").write_text(POLICY, encoding="utf-8")
         (Path(folder) / "secret").write_bytes(SECRET)
         command = [sys.executable, "-m", "stream_guard.cli", "serve", "--policy", "policy.yaml", "--port", "0"]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
         environment = {**os.environ, "STREAM_GUARD_API__ACS_SECRET_FILE": "secret"}
+        environment["STREAM_GUARD_API__GRPC_PORT"] = str(port)
+        before = os.getloadavg()[0]
         process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=environment)
         assert process.stderr is not None
         try:
-            taken = measure(process.stderr.readline().removeprefix("listening at ").strip())
+            url = process.stderr.readline().removeprefix("listening at ").strip()
+            with ExitStack() as opened:
+                taken = measure(Asker(GatePlace(url, port, Path(folder)), opened))
         finally:
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=60)
+    load = f"load {before:.1f} before and {os.getloadavg()[0]:.1f} after"
+    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, {load}, {ROUNDS} rounds\n")
     first = sorted(next(iter(taken.values())))
     print("| wire | p50 ms | p99 ms | p50 beside `/v1/check` |\n|---|---|---|---|")
     for name, times in taken.items():

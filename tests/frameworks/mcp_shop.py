@@ -1,4 +1,7 @@
-"""A real MCP server with the tools of ``world``: ``python -m tests.frameworks.mcp_shop FILE`` speaks over its pipes."""
+"""Real MCP servers: ``python -m tests.frameworks.mcp_shop FILE`` speaks over its pipes, with the tools of ``world``.
+
+With ``asker`` in place of a file it is one whose tool asks the model of its client.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
+from mcp.shared.exceptions import MCPError
+from mcp.types import SamplingMessage, TextContent
 
 TOOLS = ("read", "drop", "pay", "leak")
 
@@ -28,6 +34,24 @@ def make_shop(ran: Callable[[str], None]) -> Any:
     return shop
 
 
+def make_asker() -> Any:
+    """Return a server whose tool asks the model of its client."""
+    asker = MCPServer("asker")
+
+    async def ask(said: str, context: Context) -> str:
+        message = SamplingMessage(role="user", content=TextContent(type="text", text=said))
+        with catch_warnings(action="ignore"):  # sampling goes out of use
+            asking = context.session.create_message([message], max_tokens=5)
+        try:
+            answer: Any = await asking
+        except MCPError as error:
+            return str(error)
+        return f"the model says {answer.content.text}"
+
+    asker.add_tool(ask, name="ask", description="Asks.")
+    return asker
+
+
 def main(notes: Path) -> None:
     """Serve over standard input and output."""
 
@@ -39,4 +63,7 @@ def main(notes: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[1] == "asker":
+        make_asker().run("stdio")
+    else:
+        main(Path(sys.argv[1]))

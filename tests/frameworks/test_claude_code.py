@@ -24,7 +24,7 @@ import pytest
 
 from stream_guard.guard.gate import Gate
 from stream_guard.model import ToolResult
-from tests.frameworks.served import serving
+from tests.wires.gate import serving
 
 SDK = find_spec("claude_agent_sdk")  # only its folder is needed
 if SDK is None or SDK.origin is None:

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -17,9 +16,8 @@ from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import META, SessionKeys
 from stream_guard.settings import ApiSettings
-from tests.frameworks.own_gate import POLICY, own_gate
-from tests.frameworks.served import serving
 from tests.parts import import_part
+from tests.wires.gate import POLICY, own_gate, running, serving
 
 MODES = ("auto", "legacy")
 
@@ -44,11 +42,11 @@ def talk(
     return asyncio.run(work())
 
 
-def by_pipe(tmp_path: Path, *options: object) -> Any:
+def by_pipe(tmp_path: Path, *options: object, what: str = "") -> Any:
     """Return how a client starts a proxy, which starts the server."""
     from mcp import StdioServerParameters
 
-    server = [sys.executable, "-m", "tests.frameworks.mcp_shop", str(tmp_path / "ran")]
+    server = [sys.executable, "-m", "tests.frameworks.mcp_shop", what or str(tmp_path / "ran")]
     proxy = ["-m", "stream_guard.cli", "mcp-proxy", *map(str, options), "--", *server]
     root = Path(__file__).parents[2]
     return StdioServerParameters(command=sys.executable, args=proxy, cwd=root, env={"PYTHONPATH": str(root)})
@@ -90,38 +88,15 @@ class Shop:
 
 
 @contextmanager
-def running(app: Any, path: str = "", client: Any = None) -> Iterator[str]:
-    """Serve an application on a port of this machine; its client is closed in the loop that used it."""
-    import uvicorn
-
-    opened = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1, loop="asyncio")
-    server = uvicorn.Server(config)
-
-    async def serve() -> None:
-        await server.serve([opened])
-        if client is not None:
-            await client.aclose()
-
-    thread = Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{opened.getsockname()[1]}{path}"
-    finally:
-        server.should_exit = True
-        thread.join()
-        opened.close()
-
-
-@contextmanager
-def shop_behind(relay: Relay, *, json_response: bool = False) -> Iterator[Shop]:
+def shop_behind(relay: Relay, *, json_response: bool = False, server: Any = None) -> Iterator[Shop]:
     import httpx
 
     from stream_guard.mcp_proxy.http_relay import HttpRelay, make_proxy
     from tests.frameworks.mcp_shop import make_shop
 
     done: list[str] = []
-    with running(make_shop(done.append).streamable_http_app(json_response=json_response), "/mcp") as upstream:
+    served = server or make_shop(done.append)
+    with running(served.streamable_http_app(json_response=json_response), "/mcp") as upstream:
         client = httpx.AsyncClient(timeout=None)
         proxy = make_proxy(HttpRelay(upstream, relay, client, 2**20), ApiSettings())
         with running(proxy, "/mcp", client) as url:
@@ -181,32 +156,45 @@ def test_over_http_a_gate_that_is_killed_between_two_calls_shuts_the_second(tmp_
             assert "could not judge this call" in second.content[0].text
 
 
-def test_one_limit_counts_calls_of_a_proxy_a_hook_and_the_api(tmp_path: Path) -> None:
-    from stream_guard.agent_hooks.asking import Asking
-    from stream_guard.agent_hooks.client import GateClient
-    from stream_guard.agent_hooks.dialects import dialect_of
-    from stream_guard.mcp_proxy.running_gate import RunningGate
+def ask_model(server: Any) -> tuple[list[str], list[str]]:
+    """Let a server ask the model of a real client; return what the model was asked, and what its tool said."""
+    from mcp import Client
+    from mcp.types import CreateMessageResult, TextContent
 
-    with serving(tmp_path, POLICY) as (url, _):
-        gate = RunningGate(lambda: GateClient(url))
-        with shop_behind(Relay(McpJudge(gate), SessionKeys())) as shop:
+    asked: list[str] = []
 
-            def by_proxy() -> bool:
-                [(_, failed)] = talk(shop.url, ("read", {"amount": 1}), meta={META: "s1"})
-                return not failed
+    async def answer(context: Any, params: Any) -> Any:
+        del context
+        asked.append(params.messages[0].content.text)
+        said = TextContent(type="text", text=asked[-1].upper())
+        return CreateMessageResult(role="assistant", content=said, model="m")
 
-            def by_hook() -> bool:
-                dialect = dialect_of("claude-code")
-                payload: dict[str, Any] = {"session_id": "s1", "hook_event_name": "PreToolUse", "tool_name": "read"}
-                payload |= {"tool_input": {"amount": 1}, "tool_use_id": "t1", "cwd": "/"}
-                return Asking(gate, dialect).answer(dialect.read(payload, "")).said is None
+    async def work() -> list[str]:
+        async with Client(server, mode="legacy", sampling_callback=answer) as client:
+            results: list[Any] = [await client.call_tool("ask", {"said": said}) for said in ("hello", "hunter2")]
+        return [result.content[0].text for result in results]
 
-            def by_api() -> bool:
-                body = {"session_id": "s1", "tool": "read", "args": {"amount": 1}}
-                return bool(gate.post("/v1/check", body)["action"] == "allow")
+    return asked, asyncio.run(work())
 
-            assert [by_proxy(), by_hook(), by_api()] == [True] * 3
-            assert [by_proxy(), by_hook(), by_api()] == [False] * 3
+
+def test_over_http_what_a_server_asks_the_model_of_its_client_is_judged(tmp_path: Path) -> None:
+    from tests.frameworks.mcp_shop import make_asker
+
+    with (
+        own_gate(tmp_path) as (own, _),
+        shop_behind(Relay(McpJudge(own), SessionKeys()), server=make_asker()) as shop,
+    ):
+        asked, said = ask_model(shop.url)
+    assert (asked, said[0]) == (["hello"], "the model says HELLO")
+    assert "the client was not asked" in said[1]
+
+
+def test_over_pipes_what_a_server_asks_the_model_of_its_client_is_judged(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    options = ("--policy", tmp_path / "policy.yaml", "--history", tmp_path / "history.db")
+    asked, said = ask_model(by_pipe(tmp_path, *options, what="asker"))
+    assert (asked, said[0]) == (["hello"], "the model says HELLO")
+    assert "the client was not asked" in said[1]
 
 
 def test_over_http_hostile_requests_reach_no_server(tmp_path: Path) -> None:

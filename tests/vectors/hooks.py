@@ -19,8 +19,8 @@ from unittest import mock
 from stream_guard.agent_hooks.command import main
 from stream_guard.agent_hooks.dialects import dialect_of
 from tests.agent_plugins import NODE, play
-from tests.frameworks.served import serving
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields, expect
+from tests.wires.gate import serving
 
 _KNOWN: Final = frozenset(
     (

@@ -18,7 +18,7 @@ from stream_guard.guard.gate import Gate
 from stream_guard.model import ToolResult
 from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
 from stream_guard.settings import HookSettings
-from tests.frameworks.served import serving
+from tests.wires.gate import serving
 
 POLICY = """
 rules:

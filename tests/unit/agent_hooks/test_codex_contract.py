@@ -10,9 +10,9 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from stream_guard.agent_hooks.dialects import speaker
 from stream_guard.agent_hooks.samples import samples_of
-from tests.frameworks.served import serving
 from tests.unit.agent_hooks.codex_contract import EVENTS, given, taken
 from tests.vectors.hooks import start
+from tests.wires.gate import serving
 
 WORDS = ("block", "pause", "terminate_session")
 RULES = [f"{{id: calls-{word}, kind: no_call, params: {{tool: {word}}}, then: {word}}}" for word in WORDS]

@@ -19,8 +19,8 @@ from stream_guard.agent_hooks.own_answers import answer_in_parts, question_of
 from stream_guard.agent_hooks.samples import samples_of
 from stream_guard.guard.gate import Gate
 from stream_guard.serve.hook_answers import HeldCounts
-from tests.frameworks.served import serving
 from tests.vectors.hooks import start
+from tests.wires.gate import serving
 
 ROOT = Path(__file__).parents[3]
 POLICY = """

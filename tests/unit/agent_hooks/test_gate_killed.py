@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,35 +12,11 @@ from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.agent_hooks.samples import samples_of
 from tests.agent_plugins import NODE, play
 from tests.vectors.hooks import start
+from tests.wires.gate import dying_gate
 
 DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
 PLUGINS = ("opencode", "amp")
 WAYS = ("closed", "ask", "open")
-
-
-@contextmanager
-def dying_gate() -> Iterator[str]:
-    """A gate that takes every question and closes the connection in the middle of its answer."""
-    listening = socket.create_server(("127.0.0.1", 0))
-
-    def serve() -> None:
-        while True:
-            try:
-                connection, _ = listening.accept()
-            except OSError:
-                return
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{")
-
-    thread = Thread(target=serve)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join()
 
 
 def outcome(agent: str, said: Any, code: int | None) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.agent_plugins import NODE, play
-from tests.frameworks.served import serving
 from tests.parts import require
+from tests.wires.gate import serving
 
 POLICY = """
 rules:

@@ -15,9 +15,8 @@ from stream_guard.guard.gate import Gate
 from stream_guard.mcp_proxy.running_gate import RunningGate
 from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import SessionKeys
-from tests.frameworks.own_gate import own_gate
-from tests.unit.agent_hooks.test_gate_killed import dying_gate
+from stream_guard.mcp_wire.session_keys import META, SessionKeys
+from tests.wires.gate import dying_gate, own_gate
 
 
 class Ends:
@@ -42,10 +41,18 @@ class Ends:
 
     def answer(self, result: Any, request: int | None = None) -> Any:
         """Let the server answer the last request; return what the client sees."""
-        shown = self.relay.from_server(
-            json.dumps({"jsonrpc": "2.0", "id": request or self.id, "result": result}).encode()
-        )
-        return json.loads(shown) if shown else None
+        return self.say({"id": request or self.id, "result": result})[0]
+
+    def say(self, message: dict[str, Any]) -> tuple[Any, Any]:
+        """Let the server say something; return what the client sees, and what the server is answered."""
+        shown = self.relay.from_server(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        forward, answer = (json.loads(part) if part else None for part in shown)
+        return forward, answer
+
+    def reply(self, message: dict[str, Any]) -> Any:
+        """Let the client answer a request of the server; return what the server is told, None for nothing."""
+        passed = self.relay.from_client(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        return json.loads(passed.forward) if passed.forward else None
 
 
 def text(said: str) -> dict[str, Any]:
@@ -116,8 +123,8 @@ def test_whatever_a_server_says_is_judged_before_it_is_shown(world: tuple[Ends, 
 def test_an_error_of_a_server_is_judged_too(world: tuple[Ends, Gate]) -> None:
     ends, _ = world
     ends.call("read")
-    said = {"jsonrpc": "2.0", "id": ends.id, "error": {"code": -1, "message": "hunter2"}}
-    assert "Withheld" in ends.relay.from_server(json.dumps(said).encode()).decode()
+    shown, _ = ends.say({"id": ends.id, "error": {"code": -1, "message": "hunter2"}})
+    assert "Withheld" in json.dumps(shown)
 
 
 def test_a_tool_that_changes_is_not_listed_and_not_called(world: tuple[Ends, Gate]) -> None:
@@ -173,14 +180,114 @@ def test_a_call_that_its_server_asks_back_about_is_counted_once(world: tuple[End
     assert ends.call("read") != ""
 
 
-def test_messages_of_neither_sort_pass_both_ways(world: tuple[Ends, Gate]) -> None:
+def test_notifications_pass(world: tuple[Ends, Gate]) -> None:
     ends, _ = world
     note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1}}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}
-    answered = {"jsonrpc": "2.0", "id": 1, "result": {"roots": []}}
-    assert json.loads(ends.relay.from_server(json.dumps(note).encode())) == note
-    assert json.loads(ends.relay.from_server(json.dumps(asked).encode())) == asked
-    assert json.loads(ends.relay.from_client(json.dumps(answered).encode()).forward) == answered
+    assert ends.say(note) == (note, None)
+
+
+SAMPLING = "sampling/createMessage"
+
+
+def sampling(said: str, number: int = 9) -> dict[str, Any]:
+    messages = [{"role": "user", "content": {"type": "text", "text": said}}]
+    return {"jsonrpc": "2.0", "id": number, "method": SAMPLING, "params": {"messages": messages, "maxTokens": 5}}
+
+
+def test_what_a_server_asks_its_client_for_passes_and_so_does_the_answer(world: tuple[Ends, Gate]) -> None:
+    ends, gate = world
+    assert ends.say(sampling("hello")) == (sampling("hello"), None)
+    said = {"jsonrpc": "2.0", "id": 9, "result": {"role": "assistant", "content": {"type": "text", "text": "hi"}}}
+    assert ends.reply(said) == said
+    assert ends.reply(said) is None, "it was answered"
+    assert gate.decisions.total() == 1
+    ping = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
+    assert ends.say(ping) == (ping, None)
+    assert ends.reply({"id": 9, "result": {}})
+    assert gate.decisions.total() == 1, "a ping is no call"
+
+
+def test_a_server_that_asks_with_what_a_rule_forbids_is_answered_and_its_client_sees_nothing(
+    world: tuple[Ends, Gate],
+) -> None:
+    ends, _ = world
+    shown, answer = ends.say(sampling("say hunter2"))
+    assert (shown, answer["id"]) == (None, 9)
+    assert answer["error"]["message"].startswith("the client was not asked"), "and no more: servers may be hostile"
+    assert ends.reply({"id": 9, "result": {}}) is None, "the client was never asked"
+
+
+def test_what_a_client_answers_a_server_is_judged_before_it_goes_out(world: tuple[Ends, Gate]) -> None:
+    ends, _ = world
+    ends.say(sampling("hello"))
+    told = ends.reply({"id": 9, "result": {"content": {"type": "text", "text": "it is hunter2"}}})
+    assert told["error"]["message"].startswith("what the client answered is withheld")
+    assert "hunter2" not in json.dumps(told)
+
+
+def test_a_policy_may_refuse_pause_count_and_change_what_a_server_asks_for(tmp_path: Path) -> None:
+    policy = """
+rules:
+  - {id: never, kind: no_call, params: {tool: elicitation/create}, then: block}
+  - {id: person, kind: no_call, params: {tool: roots/list}, then: pause}
+  - {id: once, kind: max_calls, params: {tool: sampling/createMessage, n: 2}, then: block}
+  - id: short
+    kind: no_call
+    params: {tool: sampling/createMessage}
+    when: {path: tool.args.maxTokens, op: ">", value: 100}
+    then: modify
+    modify: [{path: maxTokens, cap: 100}]
+"""
+    with own_gate(tmp_path, policy) as (own, gate):
+        ends = Ends(Relay(McpJudge(own), SessionKeys(fixed="s1")))
+        for method in ("elicitation/create", "roots/list"):
+            shown, answer = ends.say({"id": 1, "method": method, "params": {}})
+            assert (shown, answer["id"]) == (None, 1)
+        asked = sampling("hello", 2)
+        shown, _ = ends.say({**asked, "params": {**asked["params"], "maxTokens": 5000}})
+        assert shown["params"] == {**asked["params"], "maxTokens": 100}
+        assert [ends.say(sampling("hello", number))[0] is None for number in (3, 4)] == [False, True]
+        assert {review.session_id for review in gate.reviews.listing("open")} == {"s1"}
+
+
+def test_a_server_that_asks_for_a_tool_looks_like_no_client_that_calls_it(tmp_path: Path) -> None:
+    policy = "rules: [{id: o, kind: must_call_before, params: {first: confirm, second: refund}, then: block}]"
+    with own_gate(tmp_path, policy) as (own, gate):
+        ends = Ends(Relay(McpJudge(own), SessionKeys(fixed="s1")))
+        for method in ("confirm", "tools/call"):
+            shown, answer = ends.say({"id": 1, "method": method, "params": {"name": "confirm", "arguments": {}}})
+            assert (shown, answer["error"]["code"]) == (None, -32601)
+        assert gate.decisions.total() == 0
+        assert "not allowed" in ends.call("refund")
+
+
+def test_a_server_asks_in_the_session_of_what_it_works_on(tmp_path: Path) -> None:
+    policy = "rules: [{id: person, kind: no_call, params: {tool: sampling/createMessage}, then: pause}]"
+    with own_gate(tmp_path, policy) as (own, gate):
+        ends = Ends(Relay(McpJudge(own), SessionKeys()))
+        ends.ask("tools/call", name="read", arguments={}, _meta={META: "conversation 7"})
+        ends.say(sampling("hello"))
+        assert [review.session_id for review in gate.reviews.listing("open")] == ["conversation 7"]
+
+
+def test_a_request_that_its_server_takes_back_and_one_whose_id_waits_are_not_answered(
+    world: tuple[Ends, Gate],
+) -> None:
+    ends, _ = world
+    assert ends.say(sampling("hello"))[0]
+    shown, answer = ends.say(sampling("hello again"))
+    assert (shown, "take another id" in answer["error"]["message"]) == (None, True)
+    ends.say({"method": "notifications/cancelled", "params": {"requestId": 9}})
+    assert ends.reply({"id": 9, "result": {}}) is None
+    assert ends.say(sampling("hello"))[0], "the id is free again"
+
+
+def test_requests_that_no_client_answers_are_forgotten_in_time(world: tuple[Ends, Gate]) -> None:
+    ends, _ = world
+    for number in range(1030):
+        ends.say({"id": number, "method": "ping"})
+    assert ends.reply({"id": 0, "result": {}}) is None
+    assert ends.reply({"id": 1029, "result": {}})
 
 
 @pytest.mark.parametrize(("on_error", "passes"), [("closed", False), ("open", True)])

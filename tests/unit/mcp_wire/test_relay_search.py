@@ -14,7 +14,7 @@ from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import SessionKeys
 from stream_guard.serve.own_gate import OwnGate
-from tests.frameworks.own_gate import own_gate
+from tests.wires.gate import own_gate
 
 NAMES = ("jsonrpc", "id", "method", "params", "name", "arguments", "result", "error", "_meta")
 SPELLINGS = (str, str.upper, str.title, lambda name: name + " ", lambda name: name.replace("s", "\u017f"))

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from stream_guard.serve.app import make_app
 from stream_guard.settings import ApiSettings
-from tests.unit.serve.test_gateways import Gateway
+from tests.wires.gate import OpenedGate
 
 BODY = {"session_id": "s1", "event_id": "e1", "tool": "refund", "args": {"amount": 250}}
 
 
-class Api(Gateway):
+class Api(OpenedGate):
     """The application as a program of one's own asks it."""
 
     def check(self, **more: Any) -> httpx.Response:
         """Ask about a call."""
-        app = make_app(self.service, self.decoder)
 
         async def work() -> httpx.Response:
-            transport = httpx.ASGITransport(app)
+            transport = httpx.ASGITransport(self.app())
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
                 return await client.post("/v1/check", json={**BODY, **more})
 
@@ -51,9 +48,8 @@ def test_a_flag_that_is_none_is_refused(tmp_path: Path, flag: str) -> None:
 
 def test_a_caller_that_can_wait_gets_the_judgement_when_it_asks_again(tmp_path: Path) -> None:
     api = Api(tmp_path, budget=0.01)
-    api.service.submit(time.sleep, 0.1)
-    late = api.check(may_defer=True, tool="drop").json()
-    api.service.submit(int).result()
+    with api.held():
+        late = api.check(may_defer=True, tool="drop").json()
     api.service.settings = ApiSettings()
     judged = api.check(may_defer=True, tool="drop").json()
     assert (late["action"], late["judged"]) == ("defer", False)

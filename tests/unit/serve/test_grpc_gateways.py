@@ -1,131 +1,67 @@
-"""Gateways that ask over gRPC, by a real client of gRPC: agentgateway's ExtMcp, and Envoy's ext_authz.
-
-What the client sends is written byte for byte by the numbers of the published definitions, not by our own tables.
-"""
+"""Gateways that ask over gRPC: what is theirs alone, beside the cases of every wire."""
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
-from stream_guard.guard.gate import Gate
-from stream_guard.history.database import SqliteDatabase
-from stream_guard.policy.load import load_policy
-from stream_guard.registry import build_registry
-from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import LocalDoor, SharedDoor
 from stream_guard.serve.own_gate import OwnGate
-from stream_guard.serve.service import Service
-from stream_guard.settings import ApiSettings, Settings
 from tests.parts import import_part
-from tests.unit.serve.test_gateways import POLICY, TOKEN
-
-REGISTRY = build_registry()
-CALL = "/agentgateway.dev.ext_mcp.ExtMcp/CheckRequest"
-RESULT = "/agentgateway.dev.ext_mcp.ExtMcp/CheckResponse"
-AUTH = "/envoy.service.auth.v3.Authorization/Check"
-
-
-def field(number: int, value: bytes | str) -> bytes:
-    """Return a field of bytes, a text or a message, as protobuf writes it."""
-    raw = value.encode() if isinstance(value, str) else value
-    size, length = b"", len(raw)
-    while True:
-        size += bytes([length & 0x7F | (0x80 if length > 0x7F else 0)])
-        length >>= 7
-        if not length:
-            return bytes([number << 3 | 2]) + size + raw
+from tests.unit.serve.test_gateways import TOKEN
+from tests.wires.gate import POLICY, OpenedGate
+from tests.wires.protobuf import (
+    EXT_AUTHZ,
+    EXT_MCP_REQUEST,
+    EXT_MCP_RESPONSE,
+    auth_request,
+    field,
+    fields,
+    mcp_request,
+    struct,
+)
 
 
-def fields(raw: bytes) -> dict[int, Any]:
-    """Return the fields of a message by number: bytes, or numbers."""
-    found: dict[int, Any] = {}
-    place = 0
-
-    def varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = raw[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while place < len(raw):
-        key = varint()
-        if key & 7 == 0:
-            found[key >> 3] = varint()
-        else:
-            size = varint()
-            found[key >> 3], place = raw[place : place + size], place + size
-    return found
-
-
-def struct(name: str, value: str) -> bytes:
-    return field(1, field(1, name) + field(2, field(3, value)))
-
-
-class Channel:
+class Channel(OpenedGate):
     """A server with a gate, and a client that sends it bytes."""
 
-    def __init__(self, folder: Path, door: Any = None, **api: Any) -> None:
-        import grpc
+    def __init__(self, folder: Path, policy: str = POLICY, door: Any = None, **api: Any) -> None:
+        grpc = import_part("grpc")
 
         from stream_guard.serve.grpc_gateways import GrpcGateways
 
-        self.database = SqliteDatabase(folder / "history.db")
-        self.gate = Gate(load_policy(POLICY, REGISTRY), self.database)
-        settings = ApiSettings(**api)
-        self.service = Service(self.gate, settings)
-        own = OwnGate(self.service, Assembly(Settings(), REGISTRY).make_decoder("native"))
-        self.server = GrpcGateways(own, door or LocalDoor(), settings, 0)
-        self.is_down = False
+        super().__init__(folder, policy, **api)
+        own = OwnGate(self.service, self.decoder)
+        self.server = GrpcGateways(own, door or LocalDoor(), self.service.settings, 0)
         self.channel = grpc.insecure_channel(f"127.0.0.1:{self.server.port}")
 
     def send(self, method: str, body: bytes, **metadata: str) -> dict[int, Any]:
+        """Send bytes, and read the fields of the answer."""
         named = [(name.replace("_", "-"), value) for name, value in metadata.items()]
         return fields(self.channel.unary_unary(method)(body, metadata=named))
 
-    def call(self, tool: str, session: str = "s1", **args: Any) -> dict[int, Any]:
-        params = json.dumps({"name": tool, "arguments": args})
-        asked = field(1, "shop") + field(2, "tools/call") + field(3, struct("session", session)) + field(4, params)
-        return self.send(CALL, asked)
-
-    def authz(self, body: str, method: str = "POST", **headers: str) -> dict[int, Any]:
-        listed = b"".join(field(3, field(1, name.replace("_", "-")) + field(2, one)) for name, one in headers.items())
-        http = field(2, method) + listed + field(4, "/mcp") + (field(11, body) if body else b"")
-        return self.send(AUTH, field(1, field(4, field(2, http))))
+    def call(self, tool: str, session: str = "s1", **metadata: str) -> dict[int, Any]:
+        """Ask as agentgateway does about a call."""
+        params = json.dumps({"name": tool, "arguments": {}})
+        return self.send(EXT_MCP_REQUEST, mcp_request(params, session=session), **metadata)
 
     def close(self) -> None:
+        """Close what was opened."""
         self.channel.close()
-        if not self.is_down:
-            self.server.close()
-        self.service.close()
-        self.database.close()
+        self.server.close()
+        super().close()
 
 
 @pytest.fixture
 def channel(tmp_path: Path) -> Iterator[Channel]:
-    import_part("grpc")
     opened = Channel(tmp_path)
     yield opened
     opened.close()
-
-
-def test_agentgateway_hears_pass_no_wait_and_other_arguments(channel: Channel) -> None:
-    assert channel.call("read") == {1: b""}
-    denied = fields(channel.call("drop")[3])
-    assert (denied[1], b"drop is watched" in denied[2]) == (1, True)
-    assert b"a person has to approve" in fields(channel.call("pay")[3])[2]
-    [changed] = channel.call("refund", amount=250).items()
-    assert (changed[0], json.loads(changed[1])) == (2, {"name": "refund", "arguments": {"amount": 100}})
 
 
 def test_agentgateway_sessions_have_limits_of_their_own(channel: Channel) -> None:
@@ -136,46 +72,60 @@ def test_agentgateway_sessions_have_limits_of_their_own(channel: Channel) -> Non
 def test_agentgateway_results_are_judged_and_other_requests_pass(channel: Channel) -> None:
     def told(said: str) -> dict[int, Any]:
         result = json.dumps({"content": [{"type": "text", "text": said}]})
-        return channel.send(RESULT, field(2, "tools/call") + field(3, struct("session", "s1")) + field(4, result))
+        return channel.send(
+            EXT_MCP_RESPONSE, field(2, "tools/call") + field(3, struct("session", "s1")) + field(4, result)
+        )
 
     assert told("fine") == {1: b""}
     assert b"Withheld" in fields(told("it is hunter2")[3])[2]
-    assert channel.send(CALL, field(2, "tools/list")) == {1: b""}
+    assert channel.send(EXT_MCP_REQUEST, mcp_request("", "tools/list")) == {1: b""}
 
 
-@pytest.mark.parametrize("params", ["{", "[]", '{"name":"read","name":"drop"}', '{"Name":"drop"}', '{"name":7}', ""])
-def test_agentgateway_may_not_pass_on_what_cannot_be_read(channel: Channel, params: str) -> None:
-    asked = field(2, "tools/call") + (field(4, params) if params else b"")
-    assert fields(channel.send(CALL, asked)[3])[1] == 3
+def test_agentgateway_is_told_apart_what_is_not_allowed_and_what_cannot_be_read(channel: Channel) -> None:
+    denied, invalid = 1, 3
+    assert fields(channel.call("drop")[3])[1] == denied
+    assert fields(channel.send(EXT_MCP_REQUEST, mcp_request("{"))[3])[1] == invalid
 
 
-def message(tool: str) -> str:
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}})
+def test_envoy_hears_a_status_and_a_body_for_its_client(channel: Channel) -> None:
+    def authz(body: str, method: str = "POST", **headers: str) -> dict[int, Any]:
+        return channel.send(EXT_AUTHZ, auth_request(body, method, **headers))
 
-
-def test_envoy_hears_yes_and_no_over_grpc(channel: Channel) -> None:
-    assert 2 not in channel.authz(message("read"), mcp_session_id="m1")
-    denied = channel.authz(message("drop"), mcp_session_id="m1")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "drop", "arguments": {}}}
+    denied = authz(json.dumps(message), mcp_session_id="m1")
     assert fields(denied[1])[1] == 7
     answer = fields(denied[2])
-    assert (fields(answer[1])[1], b"drop is watched" in answer[3]) == (403, True)
-    assert 2 not in channel.authz("", "GET")
-    for body, headers in (("", {}), ("{", {}), (message("read"), {"mcp_name": "drop"})):
-        assert 2 in channel.authz(body, **headers)
+    assert (fields(answer[1])[1], json.loads(answer[3])["id"]) == (403, 1)
+    assert 2 not in authz("", "GET")
+    message["params"] = {"name": "read", "arguments": {}}
+    assert 2 not in authz(json.dumps(message), mcp_session_id="m1")
+    for headers in ({"mcp_name": "drop"}, {"x_envoy_auth_partial_body": "true"}):
+        assert 2 in authz(json.dumps(message), **headers)
 
 
-def test_a_slow_gate_one_without_a_token_and_one_that_is_gone_are_shut(tmp_path: Path) -> None:
+def test_a_gateway_without_a_token_is_refused(tmp_path: Path) -> None:
     grpc = import_part("grpc")
-    channel = Channel(tmp_path, SharedDoor(TOKEN), budget=0.01)
-    with pytest.raises(grpc.RpcError, match="x-stream-guard-token"):
-        channel.call("read")
-    params = json.dumps({"name": "read", "arguments": {}})
-    channel.service.submit(time.sleep, 0.2)
-    answer = channel.send(CALL, field(2, "tools/call") + field(4, params), x_stream_guard_token=TOKEN)
-    assert b"not judged" in fields(answer[3])[2]
-    channel.server.close()
-    channel.is_down = True
-    with pytest.raises(grpc.RpcError) as gone:  # which a gateway takes for a no
-        channel.call("read")
-    assert gone.value.code() is grpc.StatusCode.UNAVAILABLE
+    channel = Channel(tmp_path, door=SharedDoor(TOKEN))
+    for shown in ({}, {"x_stream_guard_token": "guessed"}):
+        with pytest.raises(grpc.RpcError, match="x-stream-guard-token"):
+            channel.call("read", **shown)
+    assert channel.call("read", x_stream_guard_token=TOKEN) == {1: b""}
+    channel.close()
+
+
+def test_a_flood_and_a_body_that_is_too_large_are_refused(tmp_path: Path) -> None:
+    grpc = import_part("grpc")
+    channel = Channel(tmp_path, max_in_flight=1, max_body_bytes=1000, budget=60)
+    with pytest.raises(grpc.RpcError) as large:
+        channel.send(EXT_MCP_REQUEST, mcp_request("x" * 2000))
+    assert large.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    ask = channel.channel.unary_unary(EXT_MCP_REQUEST)
+    body = mcp_request(json.dumps({"name": "read", "arguments": {}}), session="s1")
+    answered: Queue[Any] = Queue()
+    with channel.held():
+        for _ in range(4):
+            ask.future(body).add_done_callback(answered.put)
+        codes = [answered.get().code() for _ in range(3)]
+    assert codes == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 3
+    assert answered.get().code() is grpc.StatusCode.OK
     channel.close()

@@ -1,0 +1,1 @@
+"""Every wire that asks a gate, held to the same cases."""
