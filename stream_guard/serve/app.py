@@ -29,7 +29,8 @@ from stream_guard.model import Action, Alert, Event, Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
-from stream_guard.serve.acs.guardian import Guardian, read_secret
+from stream_guard.serve.acs.guardian import Guardian
+from stream_guard.serve.acs.signing_secrets import read_secrets
 from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import (
     AnswerBody,
@@ -60,8 +61,8 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
     """Return the application; without a door only requests to this machine's own names are answered."""
     routes = Routes(service, decoder)
     gateways = Gateways(routes.asked_by, service.settings)
-    secret = read_secret(service.settings.acs_secret_file)
-    guardian = Guardian(routes.asked_by, service.settings, service.gate.database, secret)
+    secrets = read_secrets(service.settings.acs_secret_file)
+    guardian = Guardian(routes.asked_by, service.settings, service.gate, secrets)
     door = door or LocalDoor()
     description = describe(token=not isinstance(door, LocalDoor), roles=isinstance(door, TokenDoor))
 
@@ -75,7 +76,7 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
             Route("/v1/obligations", routes.obligations, methods=["POST"]),
             Route("/v1/hooks/{agent}", routes.hook, methods=["POST"]),
             *gateways.routes(),
-            *(guardian.routes() if secret else ()),
+            *(guardian.routes() if secrets else ()),
             Route("/v1/reviews", routes.reviews),
             Route("/v1/reviews/{id}", routes.review),
             Route("/v1/reviews/{id}/approve", routes.approve, methods=["POST"]),

@@ -168,7 +168,15 @@ class ApiSettings(Section):
         default="", description="a collector, http://HOST:4318, that gets each decision as an OpenTelemetry log event"
     )
     acs_secret_file: Path | None = Field(
-        default=None, description="a file with the secret that clients of the Agent Control Standard sign with"
+        default=None,
+        description="a file with the secret that clients of the Agent Control Standard sign with, "
+        "or a folder of such files, each named after the label of its secret",
+    )
+    acs_without_ask: Names = Field(
+        default=(), description="agents of that standard whose client cannot ask a person, or *: a pause is a defer"
+    )
+    acs_without_modify: Names = Field(
+        default=(), description="agents of that standard whose client cannot change a call, or *: a change is a deny"
     )
     session_by: str = Field(
         default="meta,mcp-session,trace,principal,connection",

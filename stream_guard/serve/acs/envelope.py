@@ -13,7 +13,7 @@ import rfc8785
 from stream_guard.model import Json
 
 ALGORITHM: Final = "HMAC-SHA256"
-KEY_ID: Final = "default"
+KEY_ID: Final = "default"  # the label of a secret that has none of its own
 Envelope = dict[str, Any]
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
@@ -45,11 +45,11 @@ def session_key(secret: bytes, session_id: str) -> bytes:
     return hmac.digest(extracted, session_id.encode() + b"\x01", "sha256")
 
 
-def sign(envelope: Envelope, key: bytes) -> Envelope:
+def sign(envelope: Envelope, key: bytes, key_id: str = KEY_ID) -> Envelope:
     """Return the envelope with its signature, in the part that carries one."""
     part = _signed_part(envelope)
     value = b64encode(_mac(envelope, key)).decode()
-    signature = {"algorithm": ALGORITHM, "value": value, "key_id": KEY_ID}
+    signature = {"algorithm": ALGORITHM, "value": value, "key_id": key_id}
     return {**envelope, part: {**envelope[part], "signature": signature}}
 
 
@@ -62,6 +62,13 @@ def is_signed(envelope: Envelope, key: bytes) -> bool:
         return hmac.compare_digest(b64decode(given["value"], validate=True), _mac(envelope, key))
     except (ValueError, rfc8785.CanonicalizationError):  # no Base64, or a value that has no canonical form
         return False
+
+
+def key_id_of(envelope: Envelope) -> str:
+    """Return the label of the secret that an envelope says it is signed with; empty without one."""
+    given = envelope[_signed_part(envelope)].get("signature")
+    label = given.get("key_id") if isinstance(given, dict) else None
+    return label if isinstance(label, str) else ""
 
 
 def request_hash(params: Mapping[str, Json]) -> str:

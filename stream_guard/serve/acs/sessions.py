@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
 import msgspec
 
+from stream_guard.history import audit
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.model import Json
@@ -40,9 +41,10 @@ class AcsSessions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def negotiate(self, session_id: str, methods: Sequence[str]) -> None:
+    def negotiate(self, session_id: str, methods: Sequence[str], ids: Sequence[str], now: float) -> None:
         """Remember what a handshake agreed on; what the session did before stays."""
         with self._database.transaction() as statements:
+            self._refuse_replay(statements, session_id, ids, now)
             session = _find(statements, session_id) or AcsSession()
             session.methods = tuple(methods)
             _keep(statements, session_id, session)
@@ -74,6 +76,12 @@ class AcsSessions:
             session.deferred += deferred
             session.ended = ended or session.ended
             _keep(statements, session_id, session)
+
+    def record_substitution(self, session_id: str, request_id: str, given: Mapping[str, Json], now: float) -> None:
+        """Record that a client got another disposition than a rule asks for, because it cannot carry that out."""
+        record = {"session_id": session_id, "request": request_id, "given": given["decision"]}
+        with self._database.transaction() as statements:
+            audit.append(statements, "acs_substitution", now, {**record, "reason_codes": given["reason_codes"]})
 
     @staticmethod
     def _refuse_replay(statements: Statements, session_id: str, ids: Sequence[str], now: float) -> None:

@@ -14,6 +14,12 @@ def test_the_key_of_a_session_is_that_of_rfc_5869() -> None:
     assert (
         session_key(bytes([0x0B] * 22), "").hex() == "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d"
     )
+    # The example of the standard itself.
+    session = "6b1f2c9e-4d7a-4e3b-8a51-9c0d2e7f1a36"
+    assert (
+        session_key(bytes(range(32)), session).hex()
+        == "80f0dc8c611279bfc2af2d5f374c5cb685888192ce1af5c3e0673d8fa748e8a4"
+    )
 
 
 @pytest.mark.parametrize(
