@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -84,6 +85,7 @@ class Guard:
         self._untidied = 0
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
+        self._looked_through = -inf  # when the rows that are not in memory were last asked how old they are
 
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
@@ -281,8 +283,14 @@ class Guard:
             del self._listed[next(iter(self._listed))]
 
     def _tidy(self) -> None:
-        """Every so many events, move the sessions that are too many out of memory."""
+        """Every so many events, drop the sessions that are over, and move those that are too many out of memory."""
         self._untidied += 1
-        if self._untidied >= _TIDY_EVERY and not self._is_shared:  # of shared ones, none stays
-            self._table.make_room()
-            self._untidied = 0
+        if self._untidied < _TIDY_EVERY or self._is_shared:  # of shared ones, none stays
+            return
+        now = self._clock()
+        if now is not None:
+            is_due = now - self._looked_through >= self._engine.policy.idle
+            self._table.drop_idle(now, stored=is_due)
+            self._looked_through = now if is_due else self._looked_through
+        self._table.make_room()
+        self._untidied = 0

@@ -253,6 +253,25 @@ class KeptSessions:
         self.touched.clear()
         self.clean.clear()
 
+    def drop_idle(self, now: float, *, stored: bool) -> None:
+        """Drop the sessions that were silent for so long that no event goes on with them, as a stream does.
+
+        ``stored``: also those that are not in memory, which takes a look at every row.
+        """
+        if stored:
+            due = [row for row, time in self.store.deadlines() if time is not None and self._was_idle(row, time, now)]
+            for row in filter(_is_session, due):
+                if row not in self.touched:
+                    self.load(row)
+        for session in [*self.clean.values(), *self.touched.values()]:
+            if self._was_idle(session.id, session.now + self._engine.idle_of(session.id), now):
+                self._counts.closed["idle"] += not session.resting
+                self.drop(session)
+
+    def _was_idle(self, row: str, over: float, now: float) -> bool:
+        """Whether a session is forgotten that was over at a time: a late event goes on with it for as long again."""
+        return -inf < over <= now - self._engine.idle_of(row)
+
     def make_room(self) -> None:
         """Put the sessions that were loaded first into the store when more are in memory than the limit allows."""
         most = self._limits.in_memory

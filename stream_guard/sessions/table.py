@@ -206,6 +206,10 @@ class SessionTable:
         """Write of a session whose row is stored only what changes: somebody waits for each write."""
         self._kept.append_to(store)
 
+    def drop_idle(self, now: float, *, stored: bool = False) -> None:
+        """Drop the sessions that no event goes on with any longer, where no shared clock closes them."""
+        self._kept.drop_idle(now, stored=stored)
+
     def drop_memory(self) -> None:
         """Forget what is in memory: the store knows better."""
         self._kept.drop_memory()

@@ -319,3 +319,27 @@ def test_what_a_damaged_row_knew_is_in_doubt_and_not_forgotten(part: str) -> Non
     assert not desk.may("s"), "and it stays so"
     assert desk.may("s", tool="look")
     assert desk.may("other")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_guard_drops_sessions_that_no_event_goes_on_with(monkeypatch: pytest.MonkeyPatch, *, restarts: bool) -> None:
+    monkeypatch.setattr("stream_guard.guard.inline._TIDY_EVERY", 1)
+    desk = Desk(policy_of(CAP), SessionLimits())
+    for number in range(20):
+        desk.may(f"old-{number}")
+    desk.now += IDLE
+    assert [desk.may("s") for _ in range(2)] == [True, True]
+    desk.now += IDLE - 100
+    if restarts:
+        desk.restart()
+    assert [desk.may("s") for _ in range(2)] == [True, False], "it was not silent for long, and is counted on"
+    for _ in range(2):
+        desk.now += IDLE - 100
+        assert not desk.may("s")
+    assert desk.may("new")
+    desk.guard.commit()
+    rows = {row for row, _ in desk.store.deadlines()}
+    assert rows >= {"s", "new"}
+    assert not {row for row in rows if row.startswith("old-")}
+    assert desk.guard.counts.closed["idle"] == 20
+    assert desk.guard.counts.sessions == 2
