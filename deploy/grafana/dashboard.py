@@ -142,6 +142,11 @@ CURVES: Final = (
         },
     ),
     Panel(
+        "Copies of states",
+        "Partitions of other workers that this one could take over at once, and those whose copies are behind.",
+        {"{{state}}, {{instance}}": "stream_guard_copies"},
+    ),
+    Panel(
         "Dead letters that came back",
         "In five minutes.",
         {"{{instance}}": "increase(stream_guard_redriven_records_total[5m])"},

@@ -17,6 +17,7 @@ DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 RestoreFigure: TypeAlias = Literal["rows", "rows_left", "seconds"]
+CopyState: TypeAlias = Literal["complete", "behind"]
 ByRule: TypeAlias = Literal["hits", "findings", "unevaluable", "rule_errors"]
 
 DELAY_BOUNDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, inf)  # seconds
@@ -50,6 +51,7 @@ class Counts:
         "changed_events",
         "closed",
         "contested_calls",
+        "copies",
         "dead_letters",
         "decode_errors",
         "disbelieved_ends",
@@ -97,6 +99,7 @@ class Counts:
         self.partition_lag: defaultdict[tuple[str, str], int] = defaultdict(int)  # by topic and partition of ours
         self.rebalances = 0  # times that partitions were handed out anew
         self.restore: defaultdict[RestoreFigure, float] = defaultdict(float)  # of the states that were restored last
+        self.copies: defaultdict[CopyState, int] = defaultdict(int)  # partitions of others whose states are here
         self.state_bytes = 0  # of all stored sessions, when last measured
         self.durable_at = 0.0  # when the latest batch became durable; 0: none yet
         # Events that were judged, by type.

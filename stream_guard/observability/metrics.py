@@ -28,6 +28,7 @@ from stream_guard.model import Event
 from stream_guard.observability.counts import (
     DELAY_BOUNDS,
     CloseReason,
+    CopyState,
     Counts,
     DeadLetterClass,
     Eviction,
@@ -141,6 +142,8 @@ class Metrics(Collector):
         yield GaugeMetricFamily(
             "stream_guard_state_bytes", "Stored sessions, when last measured", value=counts.state_bytes
         )
+        copies = _by_word(counts.copies, get_args(CopyState)).items()
+        yield _gauge("copies", "Partitions of other workers whose states are kept here", ("state",), copies)
         for figure, text in _RESTORE.items():
             yield GaugeMetricFamily(f"stream_guard_restore_{figure}", text, value=counts.restore.get(figure, 0.0))
         age = time.time() - counts.durable_at if counts.durable_at else 0.0

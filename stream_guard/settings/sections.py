@@ -322,6 +322,11 @@ class WorkerSettings(Section):
     stall: Duration = Field(
         default=60.0, gt=0, description="a worker that judges nothing for this long, though records wait, ends"
     )
+    copies: int = Field(
+        default=1,
+        ge=0,
+        description="how many other workers keep a copy of the states of a partition, to take it over at once; 0: none",
+    )
     replication_factor: int = Field(
         default=-1, ge=-1, description="copies of the topics that the workers make; -1: as many as the brokers' default"
     )

@@ -31,8 +31,8 @@ _logger = logging.getLogger(__name__)
 class StateTable(Protocol):
     """The worker's table of rows, backed by the changelog topic."""
 
-    def recovered(self) -> Mapping[bytes, bytes]:
-        """Return the current rows of all partitions."""
+    def recovered(self, partition: int) -> Mapping[bytes, bytes]:
+        """Return the current rows of a partition."""
 
     async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
         """Write the changes of each partition in their order; return when the broker has acknowledged all."""
@@ -61,7 +61,7 @@ class PartitionFold(Protocol):
 PartitionT = TypeVar("PartitionT", bound=PartitionFold)
 
 PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionT]
-"""Makes a partition from its number, the rows of the table, the engine, and the receiver of its dead letters."""
+"""Makes a partition from its number, its rows, the engine, and the receiver of its dead letters."""
 
 
 class BatchProcessor(Generic[PartitionT]):
@@ -108,7 +108,7 @@ class BatchProcessor(Generic[PartitionT]):
         """Return a partition; make it from its rows when it is not in memory."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._make(number, self._rows.recovered(), self._engine, self._dead_letters)
+            partition = self._make(number, self._rows.recovered(number), self._engine, self._dead_letters)
             self._partitions[number] = partition
         return partition
 

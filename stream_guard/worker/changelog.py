@@ -8,19 +8,29 @@ written in between. Those rows are read:
 - rows of a later owner mean that this worker is not the owner any more: it must not go on;
 - rows of an earlier owner, one that was frozen or cut off, do not count. They may be the last of their keys, and
   compaction keeps only the last, so the rows that count are written again behind them.
+
+The table has rows of partitions that others own, too: copies, read from the changelog as it grows. Whoever becomes the
+owner of a partition reads on where its copy ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import Any, Final, NamedTuple, Protocol
 
 from stream_guard.errors import StoreError
 from stream_guard.worker.epoch import EpochFence, epoch_of
 from stream_guard.worker.rows import owner_key
 from stream_guard.worker.store import RowChange
+
+READY: Final = 60.0  # seconds after which a copy that was not seen complete again is not said to be ready
+# A deleted row leaves the changelog a day later (``delete.retention.ms``). A copy that was away so long would keep it.
+STALE: Final = 3600.0
 
 
 class FencedError(StoreError):
@@ -48,40 +58,73 @@ class Changelog(Protocol):
         """Return the rows between two offsets."""
 
 
-class RowStore(Protocol):
-    """Where the rows of all partitions are in memory."""
-
-    def rows(self) -> Mapping[bytes, bytes]:
-        """Return the current rows."""
-
-    def set(self, partition: int, key: bytes, value: bytes | None) -> None:
-        """Set a row; None deletes it."""
-
-
 class ChangelogTable:
-    """The rows of the owned partitions: in memory as they are in the changelog."""
+    """The rows of partitions, in memory as they are in the changelog: of those that are owned, and of copies."""
 
-    def __init__(self, log: Changelog, store: RowStore, fence: EpochFence) -> None:
+    def __init__(self, log: Changelog, fence: EpochFence, clock: Callable[[], float] = time.time) -> None:
         self._log = log
-        self._store = store
         self._fence = fence
+        self._clock = clock
+        self._rows: defaultdict[int, dict[bytes, bytes]] = defaultdict(dict)
         self._ends: dict[int, int] = {}  # by partition: the offset after the last row that we know
+        self._read: dict[int, float] = {}  # by partition: when rows of it were read last
+        self._complete: dict[int, float] = {}  # by partition: when all its rows were known to be here
+        self._doubtful: set[int] = set()  # partitions of which a write failed: the rows may lack some of it
         self._owned: set[int] = set()  # partitions whose claim is the first of its epoch
         self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)  # several stages write
 
-    def recovered(self) -> Mapping[bytes, bytes]:
-        """Return the current rows of all partitions."""
-        return self._store.rows()
+    def recovered(self, partition: int) -> Mapping[bytes, bytes]:
+        """Return the current rows of a partition."""
+        return self._rows[partition]
+
+    def size(self) -> int:
+        """Return how many bytes all rows have."""
+        return sum(sum(map(len, rows.values())) for rows in self._rows.values())
 
     def end(self, partition: int) -> int:
-        """Return the offset after the last row that we know."""
-        return self._ends[partition]
+        """Return the offset after the last row that we know; 0 when we know none."""
+        return self._ends.get(partition, 0)
+
+    def known(self) -> frozenset[int]:
+        """Return the partitions of which rows are here."""
+        return frozenset(self._ends)
+
+    def ready(self) -> frozenset[int]:
+        """Return the partitions that this worker could go on with at once."""
+        since = self._clock() - READY
+        return frozenset(number for number, seen in self._complete.items() if seen >= since) - self._doubtful
+
+    def note_complete(self, partition: int, end: int = 0) -> None:
+        """Take note that all rows of a partition are here, at this moment; ``end``, if given, is the changelog's."""
+        self._ends[partition] = max(self.end(partition), end)
+        self._complete[partition] = self._read[partition] = self._clock()
+
+    def has_lost_touch(self, partition: int) -> bool:
+        """Whether the rows of a partition cannot be read on from where they end."""
+        return partition in self._doubtful or self._read.get(partition, inf) < self._clock() - STALE
+
+    def keep(self, partitions: Collection[int]) -> None:
+        """Forget all other partitions, and those of these that have to be read anew."""
+        for number in {*self._rows, *self._ends}:
+            if number not in partitions or self.has_lost_touch(number):
+                self.forget(number)
+
+    def forget(self, partition: int) -> None:
+        """Forget the rows of a partition: they will be read from the first one on."""
+        self._rows.pop(partition, None)
+        for known in (self._ends, self._read, self._complete):
+            known.pop(partition, None)
+        self._doubtful.discard(partition)
+        self._fence.forget(partition)
 
     def load(self, partition: int, rows: Iterable[LoggedRow]) -> None:
         """Set the rows that count, of rows that were read from the changelog in their order."""
+        held, admits = self._rows[partition], self._fence.admits
+        self._read[partition] = self._clock()
         for row in rows:
-            if self._fence.admits(partition, row.offset, row.key, row.headers):
-                self._store.set(partition, row.key, row.value)
+            if admits(partition, row.offset, row.key, row.headers):
+                _set(held, row.key, row.value)
+            self._ends[partition] = row.offset + 1
 
     async def claim(self, ends: Mapping[int, int]) -> None:
         """Become the owner of partitions whose rows are recovered up to these offsets; FencedError when others were.
@@ -94,13 +137,18 @@ class ChangelogTable:
     async def _claim(self, partition: int, end: int) -> None:
         async with self._locks[partition]:
             self._owned.discard(partition)
-            self._fence.begin(partition)
-            self._ends[partition] = end
-            await self._append(partition, [(owner_key(partition), b"\x01")])
-            headers = self._fence.headers(partition)
-            self._fence.admits(partition, self._ends[partition] - 1, owner_key(partition), headers)
-            self._owned.add(partition)
-            await self._repair(partition)
+            with self._in_doubt(partition):
+                await self._claim_next(partition, end)
+
+    async def _claim_next(self, partition: int, end: int) -> None:
+        self._fence.begin(partition)
+        self._ends[partition] = end
+        await self._append(partition, [(owner_key(partition), b"\x01")])
+        headers = self._fence.headers(partition)
+        self._fence.admits(partition, self._ends[partition] - 1, owner_key(partition), headers)
+        self._rows[partition][owner_key(partition)] = b"\x01"  # as whoever reads the changelog has it
+        self._owned.add(partition)
+        await self._repair(partition)
 
     async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:
         """Write the changes of each partition in their order; return when all are acknowledged, and in the table."""
@@ -108,19 +156,32 @@ class ChangelogTable:
 
     async def _write(self, partition: int, changes: Sequence[RowChange]) -> None:
         async with self._locks[partition]:
-            await self._append(partition, changes)
-            # Under the lock: a row that is written again must be the one that was written last.
-            for key, value in changes:
-                self._store.set(partition, key, value)
-            await self._repair(partition)
+            with self._in_doubt(partition):
+                await self._append(partition, changes)
+                # Under the lock: a row that is written again must be the one that was written last.
+                for key, value in changes:
+                    _set(self._rows[partition], key, value)
+                await self._repair(partition)
 
     async def check(self, partition: int, find_end: Callable[[], Awaitable[int]]) -> None:
         """Look for rows of others behind our last one. An owner that writes nothing would not find them."""
         async with self._locks[partition]:
             end = await find_end()
-            if end > self._ends[partition]:
-                await self._read_others(partition, end)
-                await self._repair(partition)
+            with self._in_doubt(partition):
+                if end > self._ends[partition]:
+                    await self._read_others(partition, end)
+                    await self._repair(partition)
+
+    @contextmanager
+    def _in_doubt(self, partition: int) -> Iterator[None]:
+        """Have the rows of a partition read anew when this fails: it is not known which of them were written."""
+        if partition in self._doubtful:  # and no later success takes that back
+            yield
+            return
+        self._doubtful.add(partition)
+        yield
+        self._doubtful.discard(partition)
+        self.note_complete(partition)
 
     async def _append(self, partition: int, changes: Sequence[RowChange]) -> None:
         for offsets in await self._log.append(partition, changes, self._fence.headers(partition)):
@@ -152,8 +213,15 @@ class ChangelogTable:
     async def _repair(self, partition: int) -> None:
         """Write the rows again that count, where the last row of a key does not."""
         while stale := sorted(self._fence.take_stale(partition)):
-            rows = self.recovered()
+            rows = self._rows[partition]
             await self._append(partition, [(key, rows.get(key)) for key in stale])
+
+
+def _set(rows: dict[bytes, bytes], key: bytes, value: bytes | None) -> None:
+    if value is None:
+        rows.pop(key, None)
+    else:
+        rows[key] = value
 
 
 async def _all(work: Iterable[Awaitable[Any]]) -> None:

@@ -44,6 +44,11 @@ class EpochFence:
         self._ours[partition] = epoch
         self._headers[partition] = [(_HEADER, epoch.to_bytes(8, "big"))]
 
+    def forget(self, partition: int) -> None:
+        """Forget what was read of a partition; its changelog may be another one when it is read again."""
+        self._starts.pop(partition, None)
+        self._stale.pop(partition, None)
+
     def epoch(self, partition: int) -> int:
         """Return our own epoch of a partition."""
         return self._ours[partition]

@@ -98,7 +98,7 @@ class Rekeyer:
         rekeyed: dict[int, list[Outgoing]] = {}
         for source, records in batch.items():
             if source not in self._names:
-                known = known_topics(self._rows.recovered(), source.partition).get(source.topic)
+                known = known_topics(self._rows.recovered(source.partition), source.partition).get(source.topic)
                 self._names[source] = incarnation_name(source.topic, known.incarnation if known else 0)
             for record in records:
                 if record.position >= self._next.get(source, 0):

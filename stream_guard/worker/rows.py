@@ -22,6 +22,7 @@ KEY_STATES: Final = 3  # states of rules that look across sessions; their progre
 _WAITING: Final = 5  # events that wait for the watermark of all senders
 _OWNER: Final = 7  # the row that begins an epoch
 _TOPICS: Final = 8  # the row with the topics that a partition has read
+_IMPORT: Final = 9  # the row that is there while states are imported
 _PARTITION: Final = struct.Struct(">IB")
 _OFFSET: Final = struct.Struct(">Q")
 
@@ -128,6 +129,21 @@ def owner_key(partition: int) -> bytes:
 def topics_key(partition: int) -> bytes:
     """Return the key of the row with the topics that a partition has read."""
     return _PARTITION.pack(partition, _TOPICS)
+
+
+def partition_prefix(partition: int) -> bytes:
+    """Return the prefix of all keys of a partition."""
+    return _PARTITION.pack(partition, 0)[:-1]
+
+
+def import_key(partition: int) -> bytes:
+    """Return the key of the row that is there while the states of a partition are imported."""
+    return _PARTITION.pack(partition, _IMPORT)
+
+
+def family_of(key: bytes) -> int:
+    """Return the family of a row's key."""
+    return key[_PARTITION.size - 1]
 
 
 def waiting_prefix(partition: int) -> bytes:

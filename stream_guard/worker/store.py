@@ -35,9 +35,9 @@ RowChange: TypeAlias = tuple[bytes, bytes | None]
 class PartitionStore:
     """Reads the rows of a partition and collects changes. The owner of the table writes them.
 
-    ``rows`` is the recovered table with all partitions. ``snapshot`` returns changes in the order in which they must
-    be written: the progress row is last and proves the others. Before the next snapshot, the changes of the last one
-    must be acknowledged and in ``rows``. Until then the store reads them from memory.
+    ``rows`` are those of the partition, as they are recovered. ``snapshot`` returns changes in the order in which they
+    must be written: the progress row is last and proves the others. Before the next snapshot, the changes of the last
+    one must be acknowledged and in ``rows``. Until then the store reads them from memory.
     """
 
     def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
@@ -60,6 +60,7 @@ class PartitionStore:
             self.applied.setdefault(self.tag_of(name), -1)  # read from its first record, whatever is committed
         self._snapshot_applied: Offsets = dict(self.applied)
         self.horizon: Offsets = {}  # the highest offset in any session's row; a crash can leave it ahead of applied
+        self._found: list[tuple[str, float | None]] | None = []  # live sessions, until the first change
         self._scan_sessions()
 
     def tag_of(self, topic: str) -> int:
@@ -77,14 +78,19 @@ class PartitionStore:
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         """Write the state with the next snapshot."""
+        self._found = None
         self._pending[session_key(self.number, session_id, self._family)] = (blob, deadline)
 
     def drop(self, session_id: str) -> None:
         """End the session with the next snapshot. A session without a row gets one too: its events are applied."""
+        self._found = None
         self._pending[session_key(self.number, session_id, self._family)] = (b"", None)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every live session with its deadline."""
+        if self._found is not None:
+            yield from self._found  # whoever opens the partition asks several times, and a million rows take seconds
+            return
         prefix = session_prefix(self.number, self._family)
         for key, raw in self._rows.items():
             if key.startswith(prefix) and key not in self._pending and (row := self._read(raw)).state:
@@ -143,13 +149,17 @@ class PartitionStore:
         return self._snapshot_applied if row is None else latest(self._snapshot_applied, self._read(row).applied)
 
     def _scan_sessions(self) -> None:
-        prefix = session_prefix(self.number, self._family)
+        prefix, found = session_prefix(self.number, self._family), list[tuple[str, float | None]]()
         for key, raw in self._rows.items():
             if key.startswith(prefix):
                 row = self._read(raw)
-                self.horizon = latest(self.horizon, row.applied)
-                if not row.state:
+                if not _covers(self.horizon, row.applied):
+                    self.horizon = latest(self.horizon, row.applied)
+                if row.state:
+                    found.append((session_of(key), row.deadline))
+                else:
                     self._ended[key] = row.applied
+        self._found = found
 
     def _read_progress(self) -> ProgressRow | None:
         raw = self._rows.get(progress_key(self.number, self._family))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.epoch import EpochFence
@@ -42,25 +42,8 @@ class MemoryLog:
         self.rows = [row for row in self.rows if row.offset >= before or last[row.key] == row.offset]
 
 
-class HeldRows:
-    """The rows of a worker."""
-
-    def __init__(self) -> None:
-        self.held: dict[bytes, bytes] = {}
-
-    def rows(self) -> Mapping[bytes, bytes]:
-        return self.held
-
-    def set(self, partition: int, key: bytes, value: bytes | None) -> None:
-        assert partition == 0
-        if value is None:
-            self.held.pop(key, None)
-        else:
-            self.held[key] = value
-
-
 def recover(log: MemoryLog) -> tuple[ChangelogTable, int]:
     """Return the table of a worker that has read the changelog, and the offset up to which it has."""
-    table = ChangelogTable(log, HeldRows(), EpochFence())
+    table = ChangelogTable(log, EpochFence())
     table.load(0, log.rows)
     return table, log.end

@@ -14,6 +14,7 @@ from faust.types import TP
 from stream_guard.errors import SettingsError
 from stream_guard.worker.kafka.assignment import find_lacking
 from stream_guard.worker.kafka.consumer import BatchConsumer
+from stream_guard.worker.restoring import RestoreProgress
 from tests.worker.fleet import Fleet
 from tests.worker.outcome import account, compare, poisoned, undisturbed
 
@@ -68,7 +69,9 @@ class Consumer(BatchConsumer):
         self.flow_active = True
         self.failure = self._wait = None
         tables = SimpleNamespace(actives_ready=True, changelog_topics={"rows"})
-        self.app: Any = SimpleNamespace(tables=tables, rebalancing=False, in_recovery=False)
+        assignor = SimpleNamespace(warming=frozenset[int]())
+        self.app: Any = SimpleNamespace(tables=tables, assignor=assignor, rebalancing=False, in_recovery=False)
+        self.progress = RestoreProgress()
 
     def assignment(self) -> set[TP]:
         return {TP("events", 0)}
@@ -89,7 +92,7 @@ def test_the_end_of_a_recovery_does_not_make_a_worker_ready_while_the_next_one_g
     consumer = Consumer()
     consumer.app.in_recovery = True
     assert not consumer._is_ready()
-    assert consumer.unready() == ["states are being recovered"]
+    assert consumer.unready() == ["states are being recovered: no row read yet"]
 
 
 def test_the_patience_counts_from_the_first_assignment_that_lacks_something() -> None:

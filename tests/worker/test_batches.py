@@ -42,7 +42,7 @@ class Table:
         self.rows: dict[bytes, bytes] = {}
         self._log = log
 
-    def recovered(self) -> Mapping[bytes, bytes]:
+    def recovered(self, _partition: int) -> Mapping[bytes, bytes]:
         return self.rows
 
     async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:

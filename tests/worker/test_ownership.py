@@ -20,7 +20,7 @@ KEYS = [b"a", b"b", b"c"]
 
 def states(table: ChangelogTable) -> dict[bytes, bytes]:
     """The rows of a table, without the claim."""
-    return {key: value for key, value in table.recovered().items() if key in KEYS}
+    return {key: value for key, value in table.recovered(0).items() if key in KEYS}
 
 
 def test_a_worker_that_is_frozen_between_recovery_and_claim_writes_nothing_under_the_epoch_of_the_owner() -> None:

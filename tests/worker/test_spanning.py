@@ -133,7 +133,7 @@ class Broker:
         done.set_result(None)
         return done
 
-    def recovered(self) -> dict[bytes, bytes]:
+    def recovered(self, _partition: int) -> dict[bytes, bytes]:
         return self.table
 
     async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:

@@ -100,7 +100,7 @@ class Stored:
         done.set_result(None)
         return done
 
-    def recovered(self) -> Mapping[bytes, bytes]:
+    def recovered(self, _partition: int) -> Mapping[bytes, bytes]:
         return self.rows
 
     async def write(self, changes: Mapping[int, Sequence[RowChange]]) -> None:

@@ -42,3 +42,27 @@ def test_a_rolling_upgrade_under_load_loses_and_repeats_nothing_in_any_session(
     assert len(wanted) > 50
     assert set(fleet.alert_ids()) == set(wanted)
     assert "worker.kafka" not in "".join(map(fleet.log_of, names)), "no traceback"
+
+
+def test_workers_of_both_versions_share_a_group_in_either_direction(
+    before: dict[str, Any], fleet: Fleet, policy: Path
+) -> None:
+    policy.write_text(POLICY)
+    early, late = halves(sample_rows(400))
+    older, newer, other = fleet.start(process=before), fleet.start(), fleet.start()
+    fleet.cluster.fill(fleet.events, early)
+    fleet.wait_for(len(early))
+    step = len(late) // 4
+    pieces = [late[number * step : (number + 1) * step if number < 3 else len(late)] for number in range(4)]
+    fleet.cluster.fill(fleet.events, pieces[0])
+    fleet.kill(newer)
+    fleet.start(newer, process=before)  # back to the version before, under the same name
+    fleet.cluster.fill(fleet.events, pieces[1])
+    fleet.kill(older)
+    fleet.start(older)
+    fleet.cluster.fill(fleet.events, pieces[2])
+    fleet.kill(other)
+    fleet.cluster.fill(fleet.events, pieces[3])
+    fleet.wait_for(len(early) + len(late))
+    assert set(fleet.alert_ids()) == set(checked([*early, *late], policy))
+    assert "worker.kafka" not in "".join(map(fleet.log_of, (older, newer, other))), "no traceback"

@@ -16,7 +16,9 @@ from stream_guard.worker.changelog import ChangelogTable
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.kafka.changelog import KafkaChangelog, TableStore
 from stream_guard.worker.kafka.consumer import BatchConsumer, BatchTransport
+from stream_guard.worker.kafka.following import ChangelogFollower
 from stream_guard.worker.kafka.login import faust_credentials, login_options
+from stream_guard.worker.kafka.sharing import SharingAssignor
 from stream_guard.worker.stages import TopicRouter
 
 TABLE: Final = "sessions"
@@ -35,6 +37,8 @@ class WorkerApp(faust.App):
     limit: int  # bytes; a longer record is cut
     topic_patience: float  # seconds that a topic which the leader does not know is waited for
     rows: ChangelogTable
+    follower: ChangelogFollower
+    copies: int  # of each partition, with other workers
     client: Any  # asks the brokers about topics
     sources: Collection[str]  # the topics of the address; the others are the group's own
     accept_gaps: bool  # a topic that was made anew may be read
@@ -47,6 +51,7 @@ class WorkerApp(faust.App):
     def _new_consumer(self) -> Any:
         consumer: Any = super()._new_consumer()
         consumer.stages, consumer.limit, consumer.table = self.stages, self.limit, self.rows
+        consumer.follower, consumer.copies = self.follower, self.copies
         consumer.client, consumer.sources, consumer.accept_gaps = self.client, self.sources, self.accept_gaps
         consumer.fence_patience, consumer.topic_patience = self.conf.broker_session_timeout, self.topic_patience
         return consumer
@@ -56,7 +61,7 @@ class WorkerApp(faust.App):
         now = time.monotonic()
         if now >= self._measure_at:
             self._measure_at = now + MEASURE
-            self._state_bytes = sum(map(len, self.rows.recovered().values()))
+            self._state_bytes = self.rows.size()
         return self._state_bytes
 
     @property
@@ -88,10 +93,11 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=worker.instance or None,
         processing_guarantee="at_least_once",
+        PartitionAssignor=SharingAssignor,
         store="memory://",
         stream_wait_empty=True,
         stream_recovery_delay=0.0,
-        table_standby_replicas=0,
+        table_standby_replicas=0,  # copies are kept beside the group: earlier versions would take theirs for their own
         topic_allow_declare=False,  # the topics exist: make_topics has made those of the group
         topic_disable_leader=True,
         topic_partitions=partitions,
@@ -100,21 +106,29 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
     )
     app.folders = folders
     app.limit, app.topic_patience = settings.decode.max_record_bytes, settings.kafka.patience
+    app.copies = worker.copies
     app.Table(TABLE, partitions=partitions, key_type=bytes, value_type=bytes)
     return app
 
 
-def open_table(app: WorkerApp, settings: Settings, servers: Sequence[str], producer: Any) -> ChangelogTable:
-    """Return the rows of the app's table. A producer writes them to the changelog and waits for the broker."""
-    table: Any = app.tables[TABLE]  # Faust's interface leaves out what is used here
+def open_table(app: WorkerApp, settings: Settings, servers: Sequence[str], producer: Any) -> None:
+    """Give the app its rows. A producer writes them to the changelog and waits for the broker."""
 
     def make_consumer() -> Any:
         return aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=list(servers), client_id=NAME, **login_options(settings.kafka)
+            bootstrap_servers=list(servers),
+            client_id=NAME,
+            isolation_level="read_committed",
+            auto_offset_reset="none",
+            **login_options(settings.kafka),
         )
 
-    log = KafkaChangelog(changelog_topic(settings), producer, make_consumer)
-    return ChangelogTable(log, TableStore(table), EpochFence())
+    topic = changelog_topic(settings)
+    app.rows = ChangelogTable(KafkaChangelog(topic, producer, make_consumer), EpochFence())
+    app.follower = ChangelogFollower(topic, app.rows, make_consumer)
+    table: Any = app.tables[TABLE]  # Faust's interface leaves out what is used here
+    table._data = store = TableStore("memory:", app, table)  # noqa: SLF001  # before it makes one of its own
+    store.rows = app.rows
 
 
 def changelog_topic(settings: Settings) -> str:

@@ -1,37 +1,32 @@
-"""The changelog topic on Kafka, and the rows in the memory of Faust's table."""
+"""The changelog topic on Kafka, and what Faust's recovery needs to know of the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiokafka import TopicPartition
+from faust.stores.memory import Store
 
 from stream_guard.errors import StoreError
-from stream_guard.worker.changelog import LoggedRow
+from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.store import RowChange
 
 
-class TableStore:
-    """The memory of Faust's table. Each row names its partition: Faust would take it from the current event."""
+class TableStore(Store[bytes, bytes]):
+    """What Faust's recovery knows of our rows: how far each partition was read. It holds none itself."""
 
-    def __init__(self, table: Any) -> None:
-        self._store = table.data  # Faust's interface leaves out what is used here
+    rows: ChangelogTable  # set by ``open_table``, before the app starts
 
-    def rows(self) -> Mapping[bytes, bytes]:
-        """Return the current rows of all partitions."""
-        rows: Mapping[bytes, bytes] = self._store.data
-        return rows
+    def persisted_offset(self, tp: Any) -> int:
+        """Return the offset of the last row that is in the table, -1 when there is none."""
+        return self.rows.end(tp.partition) - 1
 
-    def set(self, partition: int, key: bytes, value: bytes | None) -> None:
-        """Set a row; None deletes it."""
-        store = self._store
-        if value is None:
-            store.data.pop(key, None)
-            store._key_partition.pop(key, None)  # noqa: SLF001  # where Faust finds the rows of a revoked partition
-        else:
-            store.data[key] = value
-            store._key_partition[key] = partition  # noqa: SLF001  # as above
+    def apply_changelog_batch(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the consumer has loaded these rows."""
+
+    async def on_recovery_completed(self, *_: Any, **__: Any) -> None:
+        """Do nothing: rows of partitions that others own are copies."""
 
 
 class KafkaChangelog:

@@ -25,6 +25,7 @@ from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.kafka.fetching import FetchingThread
 from stream_guard.worker.kafka.ownership import OwningConsumer
+from stream_guard.worker.restoring import RestoreProgress
 
 POLL: Final = 0.5  # seconds that one fetch waits for records
 TICK: Final = 1.0  # seconds between two ticks of idle partitions
@@ -73,8 +74,7 @@ class BatchConsumer(OwningConsumer):
         self._last_tick = 0.0
         self.handled = 0  # records in all stages; a re-keyed record counts twice
         self.rebalances = 0
-        self._restore_began = self._restore_ended = 0.0
-        self._restored_rows = 0
+        self.progress = RestoreProgress()
 
     def _new_consumer_thread(self) -> ConsumerThread:
         # The same kind of loop as the running one. Faust would create asyncio's own, which reads more slowly.
@@ -131,10 +131,7 @@ class BatchConsumer(OwningConsumer):
             return  # another recovery begins, and seeks by itself; or the table is ours, and ahead of these rows
         recovery.flush_buffers()  # rows in the buffer are older than these
         self.table.load(tp.partition, (LoggedRow(row.offset, row.key, row.value, row.headers) for row in fresh))
-        self._restored[tp] = fresh[-1].offset + 1
-        self._restore_ended = time.monotonic()
-        self._restore_began = self._restore_began or self._restore_ended
-        self._restored_rows += len(fresh)
+        self.progress.add(len(fresh), recovery.active_remaining_total())
         if len(fresh) > 1:
             recovery.active_offsets[tp] = max(recovery.active_offsets[tp] or 0, fresh[-2].offset)
         # In the recovery this row changes nothing: it is in the table, or does not count.
@@ -148,9 +145,12 @@ class BatchConsumer(OwningConsumer):
                 self._discarded.update(fetched)
                 return
             try:
-                if not self._is_owner and not await self._become_owner():
-                    self._discarded.update(fetched)
-                    return
+                if not self._is_owner:
+                    if not await self._become_owner():
+                        self._discarded.update(fetched)
+                        return
+                    owned = [tp.partition for tp in self._changelog_partitions()]
+                    self.progress.say_end(sum(len(self.table.recovered(number)) for number in owned))
                 await self._process_batch(fetched)
                 await self._tick()
                 await self._check_topics()
@@ -224,27 +224,25 @@ class BatchConsumer(OwningConsumer):
 
     def unready(self) -> list[str]:
         """Return the reasons why the worker is not ready; none when it is."""
-        events, lacking = self._event_partitions(), self.lacking()
+        events, lacking, warming = self._event_partitions(), self.lacking(), self.warming()
         reasons = {
             "partitions are being handed out": self.app.rebalancing,
-            "states are being recovered": self._is_recovering(),
+            self.progress.reason(): self._is_recovering(),
+            f"states of {len(warming)} partitions are copied before these come here": warming and not events,
             f"the leader of the group does not know {', '.join(lacking)} yet": lacking,
-            "no partition is assigned: there are more workers than partitions": not (events or lacking),
+            "no partition is assigned: there are more workers than partitions": not (events or lacking or warming),
         }
         return [reason for reason, holds in reasons.items() if holds]
 
     def restore(self) -> dict[RestoreFigure, float]:
         """Return how far the states of this assignment are restored."""
         tables: Any = self.app.tables  # Faust's interface leaves out the recovery
-        left = tables.recovery.active_remaining_total() if self._is_recovering() else 0
-        took = self._restore_ended - self._restore_began
-        return {"rows": self._restored_rows, "rows_left": max(0, left), "seconds": took}
+        return self.progress.figures(tables.recovery.active_remaining_total() if self._is_recovering() else 0)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Flush, commit, and drop all partitions."""
         self.rebalances += 1
-        self._restore_began, self._restored_rows = 0.0, 0
-        self._restore_ended = 0.0
+        self.progress = RestoreProgress()
         # Faust does not wait when the worker is being stopped. The next owner would read rows that still change.
         await self._flush()
         await super().on_partitions_revoked(revoked)

@@ -150,6 +150,7 @@ def partitions_differ(counts: Mapping[str, int]) -> SettingsError:
     found = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
     return SettingsError(
         f"the topics of a worker need the same number of partitions: {found}. A topic that gets more partitions places "
-        "sessions elsewhere, away from their states: start the workers with another --group, and with --rekey where "
-        "sessions go on over the change; alerts that were sent already have the same ids"
+        "sessions elsewhere, away from their states: move these with `stream-guard state export` and `state import` "
+        "(docs/savepoints.md), or start the workers with another --group, which judges the topic from its first record "
+        "on; alerts that were sent already have the same ids"
     )

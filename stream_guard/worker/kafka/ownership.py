@@ -12,14 +12,15 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from stream_guard.errors import SourceError
-from stream_guard.worker.changelog import ChangelogTable, FencedError
+from stream_guard.errors import SourceError, StoreError
+from stream_guard.worker.changelog import FencedError
 from stream_guard.worker.fetched_records import TopicPartition
-from stream_guard.worker.kafka.assignment import AssignedConsumer
+from stream_guard.worker.kafka.copying import CopyingConsumer
 from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics, partitions_differ
 from stream_guard.worker.kafka.lag import END_OFFSETS
 from stream_guard.worker.known_topics import PresentTopic, changed, recognise, refusal
-from stream_guard.worker.rows import KnownTopic, encode_row, known_topics, owner_key, topics_key
+from stream_guard.worker.rows import KnownTopic, encode_row, import_key, known_topics, owner_key, topics_key
+from stream_guard.worker.store import RowChange
 
 CHECK: Final = 10.0  # seconds between two looks at the topics, and after a question without an answer
 NEVER_READ: Final = KnownTopic(b"")
@@ -28,12 +29,10 @@ HEARSAY: Final = 1.0  # seconds until all brokers know of a topic
 _logger = logging.getLogger(__name__)
 
 
-class OwningConsumer(AssignedConsumer):
+class OwningConsumer(CopyingConsumer):
     """Faust's consumer, with the claim of partitions and the checks of what must stay as it was."""
 
     # Set by the app before the consumer starts.
-    table: ChangelogTable
-    client: Any  # asks about topics
     sources: Collection[str]  # the topics of the address; the others are the group's own
     accept_gaps: bool  # a topic that was made anew may be read
     fence_patience: float  # seconds that a worker without its partitions waits for others
@@ -42,12 +41,8 @@ class OwningConsumer(AssignedConsumer):
         super().__init__(*args, **options)
         self._is_owner = False  # of the assigned partitions
         self._fenced: tuple[float, FencedError] | None = None  # until when to wait, and what happened
-        self._restored: dict[TP, int] = {}  # changelog partitions: the offset after the last row in the table
         self._checked = 0.0  # when the topics were looked at last
         self._confirm_again = 0.0  # when to ask for end offsets again, after no answer
-
-    def _changelog_partitions(self) -> list[TP]:
-        return [tp for tp in self.assignment() if self._is_changelog_tp(tp)]
 
     async def _become_owner(self) -> bool:
         """Claim the assigned partitions, and see that their topics are those that were read before.
@@ -57,10 +52,16 @@ class OwningConsumer(AssignedConsumer):
         tables: Any = self.app.tables  # Faust's interface leaves out the recovery
         highwaters = tables.recovery.active_highwaters  # of the last row, and not of the next one
         recovered = {
-            tp.partition: max(highwaters[tp] + 1 if tp in highwaters else 0, self._restored.get(tp, 0))
+            tp.partition: max(highwaters[tp] + 1 if tp in highwaters else 0, self.table.end(tp.partition))
             for tp in self._changelog_partitions()
         }
-        new = {number for number in recovered if owner_key(number) not in self.table.recovered()}
+        for number in recovered:
+            if import_key(number) in self.table.recovered(number):
+                raise StoreError(
+                    f"the import of states into partition {number} has not finished; import the same file again, and "
+                    "start the workers then"
+                )
+        new = {number for number in recovered if owner_key(number) not in self.table.recovered(number)}
         await self.table.claim(recovered)
         self.stages.drop_partitions()  # opened before the claim, they may lack rows
         try:
@@ -68,18 +69,22 @@ class OwningConsumer(AssignedConsumer):
         except (KafkaError, TimeoutError) as error:
             _logger.info("no answer about the topics: %r; asking again", error)
             return False
-        await self._recognise_topics(described, ends, new)
-        self.stages.drop_partitions()
+        if await self._recognise_topics(described, ends, new):
+            self.stages.drop_partitions()  # opened under what was known of the topics before
         self._checked = time.monotonic()
         self._is_owner = True
         return True
 
     async def _recognise_topics(
         self, described: Mapping[str, TopicDescription], ends: Mapping[TP, int], new: Collection[int]
-    ) -> None:
-        """Record the topics of the partitions; raise SourceError for one that is not the one that was read before."""
+    ) -> bool:
+        """Record the topics of the partitions; raise SourceError for one that is not the one that was read before.
+
+        Returns whether something new is known of them.
+        """
+        changes: dict[int, list[RowChange]] = {}
         for number in sorted({tp.partition for tp in ends}):
-            before = known_topics(self.table.recovered(), number)
+            before = known_topics(self.table.recovered(number), number)
             now = dict(before)
             for tp in sorted(tp for tp in ends if tp.partition == number):
                 source, present = TopicPartition(*tp), PresentTopic(described[tp.topic].topic_id, ends[tp])
@@ -92,7 +97,9 @@ class OwningConsumer(AssignedConsumer):
                     self._committed_offset[tp] = 0
                     self._discarded.add(tp)
             if now != before:
-                await self.table.write({number: [(topics_key(number), encode_row(now))]})
+                changes[number] = [(topics_key(number), encode_row(now))]
+        await self.table.write(changes)
+        return bool(changes)
 
     def _refuse_lost_states(self, source: TopicPartition) -> None:
         what = f"{source.topic}/{source.partition} was read by this group, and there are no states of it"
@@ -102,6 +109,10 @@ class OwningConsumer(AssignedConsumer):
                 f"{source.topic}?gaps=accept once, or use another group"
             )
         _logger.warning("%s; going on without", what)
+
+    def _done(self, tp: TP) -> int | None:
+        # To open a partition takes time, and before the claim it may lack rows.
+        return super()._done(tp) if self._is_owner else self._committed_offset[tp]
 
     def _position(self, tp: TP) -> int | None:
         """Return the offset from which a partition goes on; None when nothing of it was read."""
@@ -137,6 +148,8 @@ class OwningConsumer(AssignedConsumer):
             for tp in rows:
                 if ends[tp] > self.table.end(tp.partition):  # rows of others, or our own in flight
                     await self.table.check(tp.partition, partial(self._end_of, tp))
+                else:
+                    self.table.note_complete(tp.partition)
         except (KafkaError, TimeoutError) as error:  # BrokerHealth handles brokers that do not answer
             _logger.info("no answer about the ends of partitions: %r; their clocks stand still", error)
             self._confirm_again = time.monotonic() + CHECK
@@ -159,7 +172,7 @@ class OwningConsumer(AssignedConsumer):
             _logger.info("no answer about the topics: %r", error)
             return
         for tp, end in ends.items():
-            known = known_topics(self.table.recovered(), tp.partition).get(tp.topic)
+            known = known_topics(self.table.recovered(tp.partition), tp.partition).get(tp.topic)
             if what := changed(known, PresentTopic(described[tp.topic].topic_id, end), self._position(tp)):
                 raise refusal(TopicPartition(*tp), what)
 
@@ -182,4 +195,3 @@ class OwningConsumer(AssignedConsumer):
     def _forget_assignment(self) -> None:
         self._is_owner = False
         self._fenced = None
-        self._restored.clear()

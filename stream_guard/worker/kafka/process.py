@@ -52,8 +52,8 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
             partitions = await count_partitions(producer, address.topics, changelog, patience=patience)
         app = make_app(parts.settings, servers, partitions)
         app.client, app.sources, app.accept_gaps = producer.client, address.topics, accept_gaps
-        app.rows, open_outbox = open_table(app, parts.settings, servers, producer), partial(KafkaOutbox, producer)
-        app.stages = build_stages(parts, app.rows, open_outbox, address.topics, partitions)
+        open_table(app, parts.settings, servers, producer)
+        app.stages = build_stages(parts, app.rows, partial(KafkaOutbox, producer), address.topics, partitions)
         passing = set(app.stages.topics) - set(address.topics)
         with _cannot_start():
             await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
@@ -128,6 +128,8 @@ async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: 
         starting.cancel()
         with suppress(TimeoutError, asyncio.CancelledError):
             await asyncio.wait_for(app.stop(), seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(app.follower.stop(), ABORT)
 
 
 async def _watch(
@@ -147,6 +149,7 @@ async def _watch(
             continue
         consumer = app.batch_consumer
         consumer.watch_assignment()
+        consumer.watch_copies()
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
         await consumer.refresh_end_offsets()
@@ -165,6 +168,7 @@ def _report(app: WorkerApp, counts: Counts) -> None:
     counts.rebalances = consumer.rebalances
     counts.restore = defaultdict(float, consumer.restore())
     counts.state_bytes = app.measure_states()
+    counts.copies = defaultdict(int, consumer.count_copies())
 
 
 async def _reload(app: WorkerApp, parts: WorkerParts) -> None:

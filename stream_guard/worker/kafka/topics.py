@@ -25,6 +25,8 @@ from stream_guard.worker.rows import topic_tag
 REQUEST_MS: Final = 15_000  # how long one request may take
 # Rows of an owner that was frozen are found, and the right ones written again, before compaction removes those.
 COMPACTION_LAG_MS: Final = 600_000
+# For so long a deleted row can be read: a copy that was not read for an hour is made anew.
+DELETE_RETENTION_MS: Final = 86_400_000
 
 
 async def connect(servers: Sequence[str], settings: Settings) -> Any:
@@ -101,7 +103,11 @@ async def make_topics(
     """
     copies = settings.worker.replication_factor
     configs = {"max.message.bytes": str(settings.decode.max_record_bytes + 2**20)}
-    rows = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)}
+    rows = {
+        "cleanup.policy": "compact",
+        "min.compaction.lag.ms": str(COMPACTION_LAG_MS),
+        "delete.retention.ms": str(DELETE_RETENTION_MS),
+    }
     wanted = {changelog: rows} | dict.fromkeys(sorted(passing), configs)
     admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **login_options(settings.kafka))
     try:
