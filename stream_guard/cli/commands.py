@@ -202,6 +202,24 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="state",
+        help="The states of a group of workers, into a file and out of it.",
+        commands=(
+            _core(
+                "export",
+                "Write the states of a group to a file; its workers are stopped before.",
+                "state",
+                "export_state",
+            ),
+            _core(
+                "import",
+                "Give a group that has no states those of a file, in any number of partitions.",
+                "state",
+                "import_state",
+            ),
+        ),
+    ),
+    Command(
         name="audit",
         help="The record of decisions, reviews and incidents.",
         commands=(

@@ -118,3 +118,10 @@ class ForgottenSessions:
 
 def _row(tenant: str, one: ForgottenIds) -> str:
     return f"{_PREFIX}{one.number}{RESERVED}{tenant}"
+
+
+def renumbered(name: str, blob: bytes, factor: int, shift: int) -> tuple[str, bytes]:
+    """Return a row under a number of its own among those of ``factor`` stores that become one."""
+    one = msgspec.msgpack.decode(blob, type=ForgottenIds)
+    one.number = one.number * factor + shift
+    return _row(name[len(_PREFIX) :].partition(RESERVED)[2], one), msgspec.msgpack.encode(one)
