@@ -45,23 +45,40 @@ def is_sure(candidate: RuleCandidate, alarms: Set[str]) -> bool:
     return certainty(candidate) >= _LEAST_CERTAINTY
 
 
-def choose(
-    candidates: Iterable[RuleCandidate], alarms: Mapping[str, Set[str]], most_alarmed: int
-) -> tuple[list[RuleCandidate], set[str]]:
-    """Return the best candidates whose alarms together stay within the number of sessions, and those sessions.
+class Choice:
+    """Candidates to choose among, the best first. What does not change from one choice to the next is worked out once.
 
-    A candidate that another one covers is left out when that one is chosen.
+    ``worths`` are what counts for the least worth, where that is not the candidates' own.
     """
-    chosen: list[RuleCandidate] = []
-    alarmed: set[str] = set()
-    for candidate in ranked(candidates):
-        own = alarms.get(candidate.id, set())
-        together = alarmed | own
-        if is_sure(candidate, own) and len(together) <= most_alarmed:
-            chosen.append(candidate)
-            alarmed = together
-    covered = {other for candidate in chosen for other in candidate.covers}
-    return [candidate for candidate in chosen if candidate.id not in covered], alarmed
+
+    def __init__(
+        self,
+        candidates: Iterable[RuleCandidate],
+        alarms: Mapping[str, Set[str]],
+        worths: Mapping[str, float] | None = None,
+    ) -> None:
+        sure = [one for one in ranked(candidates) if is_sure(one, alarms.get(one.id, frozenset()))]
+        self._ranked: list[tuple[RuleCandidate, float, Set[str]]] = [
+            (one, worth(one) if worths is None else worths[one.id], alarms.get(one.id, frozenset())) for one in sure
+        ]
+
+    def within(self, most_alarmed: int, least: float = 0.0) -> list[RuleCandidate]:
+        """Return the best candidates of some worth whose alarms together stay within a number of sessions.
+
+        A candidate that another one covers is left out when that one is chosen.
+        """
+        chosen: list[RuleCandidate] = []
+        alarmed: set[str] = set()
+        for candidate, value, own in self._ranked:
+            if value < least:
+                continue
+            if own <= alarmed:
+                chosen.append(candidate)
+            elif len(together := alarmed | own) <= most_alarmed:
+                chosen.append(candidate)
+                alarmed = together
+        covered = {other for candidate in chosen for other in candidate.covers}
+        return [candidate for candidate in chosen if candidate.id not in covered]
 
 
 def ranked(candidates: Iterable[RuleCandidate]) -> Sequence[RuleCandidate]:

@@ -11,7 +11,7 @@ from zlib import crc32
 
 from stream_guard.learning.candidates import RuleCandidate, Shares
 from stream_guard.learning.chances import upper_share
-from stream_guard.learning.choosing import accidents, choose, is_sure, ranked, worth
+from stream_guard.learning.choosing import Choice, accidents, is_sure, ranked, worth
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.judging import Fired, as_policy, judge
@@ -70,13 +70,14 @@ def learn(read: Read, registry: Registry, limits: SessionLimits, *, most_alarms:
     unfit |= dict.fromkeys(accidents(tried.whole.values(), count_tests(facts)), "may be an accident")
     alarms, broken = tried.alarms_without(None), tried.broken.by_rule
     strictness = _strictness(tried, unfit, alarms, most_alarms)
-    unfit = {one.id: "worth too few alarms" for one in tried.whole.values() if worth(one) < strictness.least} | unfit
+    worths = {one.id: worth(one) for one in tried.whole.values()}
+    unfit = {rule: "worth too few alarms" for rule, value in worths.items() if value < strictness.least} | unfit
     return Learned(
         sessions=len(facts.sessions),
         tasks=len({session.task for session in facts.sessions}),
         judged=len(tried.judged),
         lessons=_lessons(tried, alarms, unfit, strictness.alarmed),
-        alarmed=_alarmed(tried, unfit, strictness),
+        alarmed=_LeftOut(tried, unfit, worths).alarmed(strictness.alarmed, strictness.least),
         odd=find_odd(facts, tried.judged, {rule: alarms[rule] | broken[rule] for rule in tried.whole}),
         calls=Shares(facts).sessions,
     )
@@ -94,15 +95,15 @@ def _strictness(
 ) -> _Strictness:
     """Return the strictness of the rules that are worth most together, of those with few enough alarms expected."""
     fit = [one for one in tried.whole.values() if one.id not in unfit]
+    worths = {one.id: worth(one) for one in tried.whole.values()}
+    choice, left_out = Choice(fit, alarms), _LeftOut(tried, unfit, worths)
     budget = most_alarms * len(tried.judged)
     best, most_worth = _Strictness(0, inf), 0.0
     for alarmed in sorted({int(budget * share) for share in _SHARES}):
-        for least in sorted({worth(one) for one in fit}):
-            tested = _Strictness(alarmed, least)
-            chosen, _ = choose([one for one in fit if worth(one) >= least], alarms, alarmed)
-            together = sum(map(worth, chosen))
-            if together > most_worth and _alarmed(tried, unfit, tested) + _UNSEEN <= budget + most_alarms:
-                best, most_worth = tested, together
+        for least in sorted({worths[one.id] for one in fit}):
+            together = sum(worths[one.id] for one in choice.within(alarmed, least))
+            if together > most_worth and left_out.alarmed(alarmed, least) + _UNSEEN <= budget + most_alarms:
+                best, most_worth = _Strictness(alarmed, least), together
     return best
 
 
@@ -110,7 +111,7 @@ def _lessons(
     tried: _Tried, alarms: defaultdict[str, set[str]], unfit: Mapping[str, str], most_alarmed: int
 ) -> list[Lesson]:
     """Return the candidates that are proposed, and then the others, each with the reason."""
-    chosen, _ = choose([one for one in tried.whole.values() if one.id not in unfit], alarms, most_alarmed)
+    chosen = Choice((one for one in tried.whole.values() if one.id not in unfit), alarms).within(most_alarmed)
     proposed = {candidate.id for candidate in chosen}
     reasons = {one.id: "too many alarms on fine sessions" for one in tried.whole.values() if one.id not in proposed}
     reasons |= {one.id: "rests on too little" for one in tried.whole.values() if not is_sure(one, alarms[one.id])}
@@ -160,12 +161,20 @@ def _sample(sessions: Iterable[str]) -> frozenset[str]:
     return frozenset(ordered[:_MOST_JUDGED])
 
 
-def _alarmed(tried: _Tried, unfit: Mapping[str, str], strictness: _Strictness) -> int:
-    """Return how many sessions have an alarm of rules that were mined and chosen without their fold."""
-    alarmed = 0
-    for fold, found in enumerate(tried.by_fold):
-        fit = [one for rule, one in found.items() if rule not in unfit and worth(tried.whole[rule]) >= strictness.least]
-        chosen, _ = choose(fit, tried.alarms_without(fold), strictness.alarmed)
-        fired: list[Set[str]] = [tried.alarms[fold].by_rule.get(candidate.id, set()) for candidate in chosen]
-        alarmed += len(set().union(*fired))
-    return alarmed
+class _LeftOut:
+    """Rules that were mined and chosen without a fold, tried on it."""
+
+    def __init__(self, tried: _Tried, unfit: Mapping[str, str], worths: Mapping[str, float]) -> None:
+        self._choices = [
+            Choice((one for rule, one in found.items() if rule not in unfit), tried.alarms_without(fold), worths)
+            for fold, found in enumerate(tried.by_fold)
+        ]
+        self._alarms = tried.alarms
+
+    def alarmed(self, most_alarmed: int, least: float) -> int:
+        """Return how many sessions have an alarm of rules that were mined and chosen without their fold."""
+        alarmed = 0
+        for choice, fired in zip(self._choices, self._alarms, strict=True):
+            chosen = choice.within(most_alarmed, least)
+            alarmed += len(set().union(*(fired.by_rule.get(candidate.id, ()) for candidate in chosen)))
+        return alarmed

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.learning.candidates import RuleCandidate
-from stream_guard.learning.choosing import accidents, choose
+from stream_guard.learning.choosing import Choice, accidents
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.mining import count_tests
@@ -154,7 +154,7 @@ def _orders(facts: Facts) -> list[RuleCandidate]:
     """Return the orders of calls that the sessions keep, the best first; `learn` looks for more than orders."""
     found = list(mine_orders(facts))
     accidental = accidents(found, count_tests(facts))
-    chosen, _ = choose([order for order in found if order.id not in accidental], {}, 0)
+    chosen = Choice((order for order in found if order.id not in accidental), {}).within(0)
     return chosen[:MOST_LEARNED]
 
 
