@@ -73,6 +73,7 @@ def wait_until_stopped(fleet: Fleet, file: Path) -> None:
     fleet.wait_until(exported)
 
 
+@pytest.mark.long
 def test_another_group_goes_on_with_the_unread_records_of_the_same_topic(
     make_fleet: Callable[[], Fleet], policy: Path, tmp_path: Path
 ) -> None:
