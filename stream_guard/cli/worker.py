@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from stream_guard.decoding.dead_letters import DeadLetters
+    from stream_guard.engine import Engine
     from stream_guard.observability.counts import Counts
     from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
     from stream_guard.policy.spec import Policy
+    from stream_guard.running.assembly import Assembly
     from stream_guard.settings import LogSettings, Settings, StatusSettings
     from stream_guard.worker.health import Health
 
@@ -60,7 +62,6 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     from prometheus_client import CollectorRegistry
 
-    from stream_guard.engine import Engine
     from stream_guard.observability.counts import Counts
     from stream_guard.observability.logs import set_up_logs
     from stream_guard.observability.metrics import Metrics
@@ -118,7 +119,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
         adopt(following.current)
         parts = WorkerParts(
-            engine=Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states),
+            engine=_open_engine(assembly, following.current, counts),
             decoder=assembly.make_decoder(form),
             delivery=delivery,
             dead_letters=letters,
@@ -133,6 +134,17 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))
         _say_end(counts, letters, settings.log)
+
+
+def _open_engine(assembly: Assembly, policy: Policy, counts: Counts) -> Engine:
+    """Return the rules, ready to run, with the desk where their questions to a judge wait, if they have any."""
+    from stream_guard.engine import Engine
+    from stream_guard.running.assembly import start_desk
+
+    desk = assembly.open_desk(policy, f"worker {assembly.settings.worker.group}", counts)
+    start_desk(desk, assembly)
+    answers, most = desk or assembly.open_answers(policy), assembly.settings.sessions.max_states
+    return Engine(policy, counts, mode="stream", max_states=most, answers=answers)
 
 
 def _note_batch(metrics: Metrics, counts: Counts, seconds: float, _records: int) -> None:

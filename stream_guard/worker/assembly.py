@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.watching import Watch, watched
@@ -84,7 +85,7 @@ def build_stages(
     """Return the stages of the given topics, and of those through which workers pass records to each other."""
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
-    delivery = BatchDelivery(parts.delivery, parts.dead_letters)
+    delivery = BatchDelivery(parts.delivery, parts.dead_letters, JudgedAlerts(parts.engine.answers))
     stages: dict[str, TopicStage] = {}
     evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition)
     if settings.worker.rekey:

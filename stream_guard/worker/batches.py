@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.model import Finding
@@ -148,7 +149,7 @@ class BatchProcessor(Generic[PartitionT]):
             for number, partition in ((number, self.open(number)) for number in partitions)
             if partition.tick(self._settings.worker.idle_grace, found)
         }
-        if changed:
+        if changed or self._delivery.has_answers():
             await self._start_writing(changed, found, lambda: None)
 
     async def flush(self) -> None:
@@ -160,14 +161,15 @@ class BatchProcessor(Generic[PartitionT]):
         self, touched: Mapping[int, PartitionT], found: Sequence[Finding], done: Callable[[], None]
     ) -> None:
         await self.flush()  # the next snapshot needs the rows of the last one in the table
-        alerts = alerts_of(found, self._engine.policy.version)
+        engine, asked = self._engine, questions_in(found)
+        alerts = alerts_of(found, engine.policy.version)
         send_messages = self._take_messages(touched)
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
 
         async def write() -> None:
             await send_messages()
-            await self._delivery.send(alerts, dead_letters)
+            await self._delivery.send(alerts, dead_letters, asked, engine)
             await self._rows.write(changes)
             done()
 
