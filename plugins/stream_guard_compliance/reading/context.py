@@ -73,11 +73,15 @@ _IN_A_MODE: Final = word_set("in while when during whilst you are currently the 
 
 def is_turned(sentence: Sentence, modes: frozenset[str] = frozenset()) -> bool:
     """Whether a heading or a lead turns or narrows what stands under it: "Never do this:", "Phase 2", "Plan mode"."""
-    above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, sentence.label)]
+    label = "" if _NUMBERED.fullmatch(sentence.label) else sentence.label  # "Step 2:" numbers an item of a list
+    above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, label)]
     plain = [{word.strip(".,:()*") for word in words} for words in above]
     if any(_NARROWS & words and not ("mode" in words and words & modes) for words in plain):
         return True
     return any(mark in f" {' '.join(words)} " for words in above[:-1] for mark in _TURNS)
+
+
+_NUMBERED: Final = re.compile(r"(?i)step \d{1,2}")
 
 
 def completes(sentence: Sentence) -> bool:

@@ -18,7 +18,7 @@ _EXCHANGES: Final = word_set("question request query task prompt")  # "per quest
 _FRAMES: Final = word_set(
     "limit limited maximum max most yourself total number more than fewer less short concise brief text output keep "
     "stay per long length reply answer response responses answers messages message contain include have make send "
-    "allowed you your single "
+    "allowed you your single between from enter issue emit execute "
 )
 _SPEAKS: Final = word_set("text responses answers say speak")
 _REPLIES: Final = word_set("reply response message answer")  # "per reply"
@@ -48,9 +48,9 @@ def read_count(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: P
     if parts.others or (parts.polarity == "fact" and not _is_bare_bound(tokens)):
         return None  # "at most" bounds a permission too
     bound = _bound(tokens, parts) or _one_by_one(tokens, parts)
-    if bound is None or bound.most is None or bound.least is not None:
-        return None
     symbols = {token.symbol for token in tokens}
+    if bound is None or bound.most is None or (bound.least is not None and "UNIT" not in symbols):
+        return None
     if any(token.symbol == "NUM" and not token.low[:1].isalnum() for token in tokens):
         return None  # money is no number of calls
     if "UNIT" in symbols:
@@ -73,9 +73,12 @@ def _bound(tokens: Sequence[Token], parts: Parts) -> Bound | None:
     per_turn = any(token.symbol in {"TURN", "ATONCE", "SESSION"} for token in solid) or _each_answer(solid)
     single = [token.low for token in solid[-2:]] == ["single", "time"]
     per_turn, says_only = per_turn or single, single or any(token.symbol in {"ONLY", "EXACTLY"} for token in solid)
-    if len(numbers) == 1 and parts.polarity in {"must", "only", "may"} and per_turn and (says_only or numbers == [1.0]):
-        return Bound(most=numbers[0])
-    return None
+    if len(numbers) != 1 or not per_turn:
+        return None
+    if parts.polarity == "not":  # "never two in one turn"
+        return Bound(most=numbers[0] - 1) if numbers[0] > 1 else None
+    bound = parts.polarity in {"must", "only", "may"} or _is_bare_bound(tokens)
+    return Bound(most=numbers[0]) if bound and (says_only or numbers == [1.0]) else None
 
 
 def _one_by_one(tokens: Sequence[Token], parts: Parts) -> Bound | None:
@@ -86,10 +89,11 @@ def _one_by_one(tokens: Sequence[Token], parts: Parts) -> Bound | None:
 
 
 def _is_bare_bound(tokens: Sequence[Token]) -> bool:
-    """Whether a bound stands without a verb: "At most two sentences per reply"."""
+    """Whether a bound stands without a verb: "At most two sentences per reply", "One tool per message"."""
     solid = [token.symbol for token in tokens if token.symbol]
-    begins = solid[:1] in (["NUM"], ["ATMOST"], ["ONLY"]) and "ATMOST" in solid
-    return begins and bool({"TURN", "SESSION"} & set(solid)) and not {"BE", "MAY"} & set(solid)
+    one = any(token.low in {"one", "1"} for token in tokens[:1]) and bool({"TURN", "ATONCE"} & set(solid))
+    begins = solid[:1] in (["NUM"], ["ATMOST"], ["ONLY"]) and ("ATMOST" in solid or one)
+    return begins and bool({"TURN", "SESSION", "ATONCE"} & set(solid)) and not {"BE", "MAY", "SAME"} & set(solid)
 
 
 def _each_answer(tokens: Sequence[Token]) -> bool:

@@ -80,17 +80,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         ),
     ),
     (
-        call_meanings.follow,
-        (
-            "AFTER YOU? EACH? (?:ACT|CALLN)? <first:TOOLS>> SEP? MUST ACT <second:TOOLS>> TAIL",
-            "MUST ACT <second:TOOLS>> AFTER YOU? EACH? (?:ACT|CALLN)? <first:TOOLS>> TAIL",
-        ),
-    ),
-    (
-        call_meanings.not_after,
-        ("NOT ACT <second:TOOLS>> AFTER YOU? ACT? <first:TOOLS>> TAIL",),
-    ),
-    (
         call_meanings.first_action,
         (
             "YOU? FIRSTACT DUTY BE ACT? <first:TOOLS>> TAIL",
