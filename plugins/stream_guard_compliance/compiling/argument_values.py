@@ -28,6 +28,7 @@ _LONGEST_COUNT: Final = 1000  # what RE2 repeats
 _TEXTS: Final = (
     *("text", "message", "body", "content", "msg", "title", "subject", "query", "question", "reason", "result"),
     *("answer", "command", "cmd", "summary", "description", "comment", "report", "input", "sql", "code", "prompt"),
+    *("url", "uri", "href", "link", "address"),
 )
 _LOOKING: Final = word_set("read view search grep find list get fetch glob look lookup query show cat open")
 

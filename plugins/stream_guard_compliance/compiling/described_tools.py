@@ -21,7 +21,7 @@ _ACTS: Final = word_set(
     "schedule send set start stop submit subscribe terminate transfer unsubscribe update upgrade upload void wipe write"
 )
 DESTROYS: Final = ("drop", "delete", "truncate", "remove", "purge", "wipe", "destroy", "erase", "overwrite")
-_GENERIC: Final = word_set("any all the every each new")
+_GENERIC: Final = word_set("any all the every each new anything something it them")
 _AMOUNTS: Final = ("amount", "total", "price", "value", "cost", "refund_amount", "sum")
 _SHARES: Final = (
     "percent",

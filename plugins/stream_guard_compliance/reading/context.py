@@ -108,6 +108,9 @@ def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
         elif sentence.is_item and not sentence.leads and _heads(sentence):
             text = f"{_HEADS[' '.join(_words(sentence.heading))]} {_lower(sentence.text)}"
             joined.append(replace(sentence, text=text, heading=""))
+        elif sentence.is_item and sentence.leads and _carries(lead) and _is_order(sentence.text):
+            completed.add(lead)
+            joined.append(replace(sentence, leads=sentence.leads[:-1]))
         elif sentence.is_item and sentence.leads and _carries(lead):
             completed.add(lead)
             text = f"{lead.rstrip(': ')} {_lower(sentence.text)}"
@@ -168,6 +171,11 @@ def _opening(lead: str) -> str:
         ["following", "functions"],
     )
     return says if names else ""
+
+
+def _is_order(text: str) -> bool:
+    """Whether an item says itself what its lead says: "Don't:", and under it "Don't ..."."""
+    return _words(text)[:1] in (["don't"], ["never"], ["always"]) or _words(text)[:2] == ["do", "not"]
 
 
 def _carries(lead: str) -> bool:

@@ -68,6 +68,7 @@ def _asked_for(tail: Sequence[Token], head: Sequence[Token]) -> tuple[str, ...] 
     if len(named) > _MOST_NAMED or any(
         token.symbol not in {"W", "ASK", "AGREE", "SEP", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"}
         and token.low not in _AROUND
+        and not token.inherited
         for token in tail
     ):
         return None

@@ -79,7 +79,7 @@ def _is_new_order(following: Sequence[Token]) -> bool:
     symbols = [token.symbol for token in following if token.symbol]
     lows = [token.low for token in following]
     # "and only with the user's approval" and "never both" go on with what stands before them.
-    if "only with" in lows or lows[1:2] == ["both"]:
+    if "only with" in lows or lows[1:2] == ["both"] or (symbols[:1] == ["BAN"] and lows[1:2] in _GOES_ON):
         return False
     if symbols[:1] == ["BAN"]:
         return lows[0] not in {"avoid", "not to"}
@@ -87,6 +87,7 @@ def _is_new_order(following: Sequence[Token]) -> bool:
     return duty or _follows_from_it(symbols, lows) or symbols[:2] in _NEW
 
 
+_GOES_ON: Final = (["with"], ["by"], ["via"], ["through"], ["for"], ["in"], ["on"], ["from"])  # ", never with X"
 _NEW: Final = (["YOU", "DUTY"], ["YOU", "BAN"], ["SEP", "BAN"], ["SEP", "IF"], ["NO", "FORM"])
 
 

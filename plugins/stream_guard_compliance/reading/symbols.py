@@ -117,7 +117,8 @@ _PHRASES: Final[dict[str, str]] = {
     "at the end of every conversation | at the end of each conversation | at the end of every session | "
     "at the end of each session | before ending the conversation | before you finish | before finishing | "
     "before ending | before the end | at the end of the task | "
-    "before closing the conversation",
+    "before closing the conversation | at the end of every call | at the end of each call | at the end of the call | "
+    "at the end of every chat | at the end of the chat",
     "CLOSE": "end | ends | ending | finish | finishing | close | closing | conclude | concluding | sign off | closed | "
     "ended | concluded",
     "OPEN": "begin | beginning | start | starting | open | opening | greet",
@@ -198,11 +199,11 @@ _PHRASES: Final[dict[str, str]] = {
     "not permitted | strictly forbidden | strictly prohibited | never allowed | never permitted | "
     "never to be used | never to be called | taboo | a taboo | a no-go | "
     "disabled | turned off | switched off | not available | unavailable | "
-    "out of bounds | not to be used | not to be called",
+    "out of bounds | not to be used | not to be called | out of scope | out-of-scope | off the table",
     "NEED": "require | requires | need | needs | required | is required for | are required for",
     "SUCCEEDED": "succeeded | has succeeded | was called | has been called | is called | was called first | "
     "has run | was successful | has completed | completed | has returned | returned ok | has passed | passed | "
-    "is successful | has been run | have succeeded | ran",
+    "is successful | has been run | have succeeded | ran | succeeds | completes | returns successfully",
     # amounts
     "ATMOST": "at most | no more than | not more than | up to | a maximum of | maximum | maximum of | max | "
     "under | below | within | at maximum | a max of | no larger than | no greater than | no higher than | "

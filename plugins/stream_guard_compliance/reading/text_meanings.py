@@ -64,7 +64,8 @@ def forbid_form(fit: Fit) -> Reading | None:
     named = [FORM_NAMES.get(token.low, "json") for token in fit.of("forms") if token.symbol in {"FORM", "JSON"}]
     forms = tuple(dict.fromkeys(named))
     verbs = {token.low for token in fit.tokens if token.symbol in {"SAY", "CALL", "KEEP", "REPLY", "DISCLOSE"}}
-    if forms == ("code",) and not verbs & SAYS_CODE:
+    fences = any("fence" in token.low for token in fit.of("forms"))
+    if forms == ("code",) and not verbs & SAYS_CODE and not fences:
         return None
     return Reading("forbid_output", forms, shape="form")
 

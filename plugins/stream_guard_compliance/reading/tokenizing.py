@@ -152,6 +152,9 @@ def _phrase(raw: Sequence[Token], position: int) -> tuple[Token, int]:
     if found:
         last = raw[position + length - 1]
         return Token(found, " ".join(words[:length]), first.start, last.end), length
+    owner = LEXICON.get((first.low.removesuffix("'s"),), "") if first.low.endswith("'s") else ""
+    if first.symbol == "W" and owner in {"PERSON", "SUPERIOR"}:
+        return replace(first, symbol=owner), 1
     if first.symbol == "W" and first.low in COUNTED:
         return replace(first, symbol="NUM"), 1
     if first.symbol == "W" and first.low in FILLERS:

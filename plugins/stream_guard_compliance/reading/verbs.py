@@ -28,7 +28,7 @@ VERBS: Final = word_set(
     "explore export express extend extract fabricate fact-check fail fake fall favor favour feed feel fetch fight "
     "file fill filter finalise finalize find finish fix flag focus follow force forget fork format formulate forward "
     "fulfill gather gauge generate get give go grade grant greet ground group guarantee guess guide hallucinate halt "
-    "hand hand-off handle harness hedge help hesitate hide highlight hold honor honour hover hypothesize identify "
+    "hand hand-off hang handle harness hedge help hesitate hide highlight hold honor honour hover hypothesize identify "
     "ignore illustrate imagine impersonate implement imply import improve incorporate increase index indicate infer "
     "inform initialize initiate inject input inquire insert insist inspect install instruct integrate interact "
     "interpret interrupt interview introduce invent investigate invite invoice invoke isolate issue iterate join "

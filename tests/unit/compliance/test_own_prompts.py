@@ -47,10 +47,10 @@ def test_with_proposals_seventeen_of_twenty_are_found_and_nobody_is_accused() ->
     assert not measure([row for row in ROWS if row.get("trap")], proposed=True).accused
 
 
-def test_most_is_reported_of_prompts_of_strangers_also_of_the_half_that_nothing_was_mended_for() -> None:
+def test_most_is_reported_of_prompts_of_strangers() -> None:
     mended, unseen = measure(MENDED), measure(UNSEEN)
     assert mended.recall >= 0.85, mended.missed
-    assert unseen.recall >= 0.6, unseen.missed
+    assert unseen.recall >= 0.65, unseen.missed
 
 
 def test_no_keeping_trace_and_no_trap_of_a_stranger_is_reported() -> None:

@@ -187,6 +187,8 @@ def _is_any(tokens: Sequence[Token]) -> bool:
     symbols = {token.symbol for token in tokens}
     if "NOTHING" in symbols and "CALL" in symbols:
         return True  # "call nothing else"
+    if {"anything", "else"} <= words:
+        return True
     return bool(words & {"tool", "tools", "one", "action", "actions"}) and bool(
         words & {"other", "others", "another", "any", "every", "each", "next", "further", "no"}
     )

@@ -11,7 +11,7 @@ from typing import Final
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.commands import is_command
 from stream_guard_compliance.reading.composed.acts import act_of, is_narrowed_behind
-from stream_guard_compliance.reading.composed.bounds import Bound, bound_of
+from stream_guard_compliance.reading.composed.bounds import MONEY, Bound, bound_of
 from stream_guard_compliance.reading.composed.segments import Parts
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
@@ -22,7 +22,6 @@ _STARTS: Final = word_set("start starts begin begins prefixed")
 _ENDS: Final = word_set("end ends finish finishes sign signed")
 _HAS: Final = word_set("contain contains include includes have has including containing carry mention")
 _UNITS: Final = {"c": "chars", "w": "words"}
-_MONEY: Final = word_set("percent eur usd dollars euros dollar euro gbp pounds")
 _SPEAKS: Final = frozenset(("DISCLOSE", "REPLY"))
 _PUTS: Final = word_set("put fill set pass provide use add specify include send")
 _SAYS: Final = word_set("say says saying mention tell output print repeat quote promise respond reply answer state")
@@ -34,7 +33,7 @@ def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
         return None
     tokens = (*parts.main.tokens, *(token for one in parts.others for token in one.tokens if token.symbol == "TOOL"))
     args = arguments_in(tokens)
-    tools = _tools_in([token for token in tokens if token.symbol])
+    tools = tools_in([token for token in tokens if token.symbol])
     bound = bound_of(tokens, parts.polarity)
     if bound is not None and is_narrowed_behind(tokens, _NUMBERS):
         return None
@@ -61,7 +60,7 @@ def _members(tokens: Sequence[Token], bound: Bound) -> Reading | None:
     return replace(_made((thing.low,), (), bound, "size"), guess=True)
 
 
-def _tools_in(solid: Sequence[Token]) -> tuple[str, ...]:
+def tools_in(solid: Sequence[Token]) -> tuple[str, ...]:
     """Return the tools that are named; one in a list of texts is a text, such as grep between `find` and `cat`."""
     found: list[str] = []
     for at, token in enumerate(solid):
@@ -113,8 +112,8 @@ def _bounded(
         return _made(args, tools, bound, shape)
     if unit[:1] in _UNITS and tools and bound.most is not None:
         return _made((_UNITS[unit[0]],), tools, bound, "length")
-    money = any(token.low in _MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
-    spoken = [token for token in tokens if token.low not in _MONEY | _CAPPED and token.symbol not in _AMOUNTS]
+    money = any(token.low in MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
+    spoken = [token for token in tokens if token.low not in MONEY | _CAPPED and token.symbol not in _AMOUNTS]
     act = act_of(spoken, catalogue)
     if money and act.tools and bound.most is not None and not set(act.left) - _CAPPED:
         unit_of = ("percent",) if any(token.low == "percent" for token in tokens) else ()
@@ -157,6 +156,8 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
     placed = _placed(tokens, args, tools)
     if placed is not None:
         return placed
+    if any(one.symbol in _MARKED and two.low in {"that", "which", "whose"} for one, two in itertools.pairwise(tokens)):
+        return None  # "a `path` that the user gave you": not every one
     tools, through = _by_way_of(tokens, tools)
     bare = bool(tools) and _is_bare_list(tokens)
     literals = through + tuple(
@@ -177,8 +178,17 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
         and (_is_labelled(tokens) or words & {"put", "fill", "pass"})
     ):
         return Reading("forbid_arg", plain, first=tools, shape="absent", frame="composed: whether an argument is given")
+    return _words_of_a_command(tokens, plain if not literals and not tools else (), alone=not (plain or literals))
+
+
+def _words_of_a_command(tokens: Sequence[Token], plain: tuple[str, ...], *, alone: bool) -> Reading | None:
+    """Words that no command may have: marked, or in capitals: "INSERT, UPDATE or DROP"."""
+    words = {word for token in tokens for word in token.low.split()}
+    capitals = _capitals(tokens)
+    if len(capitals) > 1 and alone and words & (_CONTAINS | _DONE):
+        return Reading("forbid_arg", capitals, shape="words", frame="composed: words of a command")
     listed = any(token.symbol == "FORBIDDEN" for token in tokens) or (len(plain) > 1 and all(map(str.isupper, plain)))
-    if plain and not literals and listed and not tools:
+    if plain and listed:
         return Reading("forbid_arg", plain, shape="words", frame="composed: words of a command")
     return None
 
@@ -281,19 +291,21 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
     tokens = parts.main.tokens
     words = {word for token in tokens if token.symbol != "DUTY" for word in token.low.split()}
     pairs = list(itertools.pairwise(tokens))
-    if parts.polarity == "only" and "/" in "".join(token.text for token in tokens if token.symbol == "CODE"):
+    begins = bool(words & _STARTS)
+    in_code = "".join(token.text for token in tokens if token.symbol == "CODE")
+    if parts.polarity == "only" and "/" in in_code and not begins:
         return _outside(tokens, tools)
     quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
     paths = tuple(token.text for token in tokens if token.symbol in {"CODE", "LITERAL"} and token.text not in args)
     switched = tuple(token.low for token in tokens if token.low in {"true", "false"})
-    texts = quotes or paths or _bare_path(tokens) or switched or _listed_numbers(tokens)
+    texts = quotes or paths or _bare_path(tokens) or switched or _listed_numbers(tokens) or _capitals(tokens)
     subject = [token for token in tokens if token.symbol != "QUOTE" and token.low not in _STARTS | _ENDS | _HAS]
     tools = tools or (act_of(subject, catalogue).tools if not args else ())
-    if not texts or not (args or tools) or parts.polarity not in {"must", "fact", "only"}:
+    if not texts or not (args or tools) or (parts.polarity == "may" and not args):
         return None
     ends = bool(words & _ENDS) or any(one.low in {"close", "closes"} and two.low == "with" for one, two in pairs)
     place = "start" if words & _STARTS else "end" if ends else "in" if words & _HAS else ""
-    if place and (parts.polarity != "fact" or place != "in"):
+    if place and parts.polarity != "may" and (parts.polarity != "fact" or place != "in"):
         return Reading(
             "forbid_arg",
             texts,
@@ -304,7 +316,7 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
             frame="composed: a text that an argument has",
         )
     # A list of values says what there is: "`size` is "S", "M" or "L"".
-    defines = parts.polarity == "fact" and len(texts) > 1 and any(token.low == "or" for token in tokens)
+    defines = parts.polarity in {"fact", "may"} and len(texts) > 1 and any(token.low == "or" for token in tokens)
     listed = any(one.low == "one" and two.low == "of" for one, two in pairs)
     binds = parts.polarity in {"must", "only"} or defines or (listed and len(texts) > 1)
     if len(args) == 1 and binds and any(token.symbol in {"BE", "DUTY"} for token in tokens):
@@ -312,6 +324,15 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
             "forbid_arg", (*args, *texts), first=tools, shape="value", frame="composed: the value of an argument"
         )
     return None
+
+
+def _capitals(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the words of a language of queries that stand in capitals in a sentence which has small letters."""
+    small = any(token.text.islower() and token.symbol for token in tokens)
+    words = tuple(
+        token.text for token in tokens if token.symbol == "W" and token.text.isupper() and len(token.text) > 2
+    )
+    return words if small else ()
 
 
 def _listed_numbers(tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -358,29 +379,3 @@ def read_paths(parts: Parts, _catalogue: Catalogue) -> Reading | None:
     tools = tuple(token.text for token in tokens if token.symbol == "TOOL" and not token.described)
     items = ("absolute" if wrong == "ABSPATH" else "relative",)
     return Reading("forbid_arg", items, first=tools, shape="path", frame="composed: paths")
-
-
-def read_needed(statement: Sequence[Token]) -> Reading | None:
-    """Return arguments that a tool has to be given: "`check_in` is required for search_hotels"."""
-    args = arguments_in(statement)
-    tools = tuple(dict.fromkeys(token.text for token in statement if token.symbol == "TOOL" and not token.described))
-    needs = any(token.symbol == "NEED" or token.low in {"mandatory", "required"} for token in statement)
-    allowed = {
-        "CODE",
-        "ARGNAME",
-        "TOOL",
-        "SEP",
-        "NEED",
-        "BE",
-        "EACH",
-        "DUTY",
-        "LITWORD",
-        "CALL",
-        "CALLN",
-        "TOOLWORD",
-        "",
-    }
-    known = all(token.symbol in allowed or token.low == "mandatory" for token in statement)
-    if not args or not tools or not needs or not known:
-        return None
-    return Reading("forbid_arg", args, first=tools, shape="given", frame="composed: whether an argument is given")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.composed.acts import Act, act_of
+from stream_guard_compliance.reading.composed.bounds import MONEY, bound_of
 from stream_guard_compliance.reading.composed.segments import Parts, Segment
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
@@ -18,11 +20,13 @@ _ENDS: Final = word_set(
 _BEGINS: Final = word_set("begin begins start starts beginning first")
 
 
-def read_order(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each relation
+def read_order(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each sort
     """Return what a statement says about two actions, or about an action and a yes."""
-    if parts.of("if") or len(parts.others) != 1:
-        return None
+    if not parts.others:
+        return _approved(parts, catalogue)
     other = parts.others[0]
+    if len(parts.others) != 1 or (other.relation == "if" and parts.polarity != "only"):
+        return None
     if other.relation == "done":
         return _finish(parts, catalogue)
     if other.relation == "with":
@@ -32,6 +36,13 @@ def read_order(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: P
         return None  # a text, whatever tools are called
     if (main.quotes and not main.yes) or (beside.quotes and not beside.yes):
         return None  # what is said is no call, whatever its verb
+    return _of_two(parts, other, main, beside)
+
+
+def _of_two(parts: Parts, other: Segment, main: Act, beside: Act) -> Reading | None:
+    """Return what is said of two actions."""
+    if other.relation == "if":  # "only call X when the user has agreed"
+        return _gate(main, beside) if beside.yes else None
     if other.relation == "unless" or (parts.polarity == "only" and other.relation == "after"):
         # "Use X until Y" and "do X without asking" make nothing wait.
         waits = parts.polarity == "not" or other.relation == "after" or other.word in _ONLY_AFTER
@@ -58,9 +69,28 @@ def _when_calling(parts: Parts, catalogue: Catalogue) -> Reading | None:
     first = any(token.symbol == "FIRST" for token in parts.main.tokens)
     if parts.polarity == "must" and first:
         return _confirm(beside, main) if main.yes and not beside.left else _before(main, beside)
+    if parts.polarity == "must" and any(token.low in {"also", "afterwards"} for token in parts.main.tokens):
+        return _follows(beside, main)  # "whenever you call X, also call Y"
     if parts.polarity == "not" and main.any_tool and not main.left and beside.tools:
         return Reading("limit", beside.tools, shape="alone", frame="composed: alone")
     return None
+
+
+def _approved(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """What a person has to agree to: "any transfer above 500 EUR must be approved by the client"."""
+    tokens = parts.main.tokens
+    at = next((number for number, token in enumerate(tokens) if token.symbol == "AGREE"), len(tokens))
+    behind = tokens[at + 1 : at + 5]
+    agreed = behind[:1] != () and behind[0].low == "by" and any(one.symbol in {"PERSON", "SUPERIOR"} for one in behind)
+    if parts.polarity != "must" or not agreed:
+        return None
+    bound = bound_of(tokens, "not")
+    spoken = [token for token in tokens if token.symbol not in _AMOUNTS and token.low not in MONEY]
+    main = act_of(spoken, catalogue)
+    return replace(_confirm(main, main), over=bound.most if bound else None) if main.tools and not main.left else None
+
+
+_AMOUNTS: Final = frozenset(("NUM", "AMOUNT", "MORETHAN", "AGREE", "PERSON", "SUPERIOR"))
 
 
 _ONLY_AFTER: Final = frozenset(
@@ -286,6 +316,9 @@ _WHICH: Final = "composed: which tools"
 
 def _ban(parts: Parts, catalogue: Catalogue) -> Reading | None:
     main = act_of(parts.main.tokens, catalogue)
+    symbols = [token.symbol for token in parts.main.tokens if token.symbol]
+    if "BAN" in symbols and {"DUTY", "TOOL"} <= set(symbols[: symbols.index("BAN")]):
+        return None  # "it must be done with X, never with Y"
     if any(token.symbol == "OTHERTHAN" or token.low in {"than", "except", "besides"} for token in parts.main.tokens):
         about = any(token.symbol == "TOOLWORD" for token in parts.main.tokens)
         named = bool(main.tools) and not main.described and not set(main.left) - _BESIDES and about

@@ -8,8 +8,9 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.clauses import opens_leading
-from stream_guard_compliance.reading.composed.arguments import read_argument, read_needed, read_paths
+from stream_guard_compliance.reading.composed.arguments import read_argument, read_paths
 from stream_guard_compliance.reading.composed.counts import read_count
+from stream_guard_compliance.reading.composed.given import read_missing, read_needed
 from stream_guard_compliance.reading.composed.orders import read_order, read_place, read_which
 from stream_guard_compliance.reading.composed.origins import read_origin
 from stream_guard_compliance.reading.composed.said import read_said
@@ -20,6 +21,7 @@ from stream_guard_compliance.reading.verbs import BOTH, VERBS
 
 _SENSES: Final[tuple[Callable[[Parts, Catalogue], Reading | None], ...]] = (
     read_origin,
+    read_missing,
     read_order,
     read_said,
     read_count,
@@ -95,4 +97,5 @@ def _begins_order(statement: Sequence[Token], number: int) -> bool:
     token, following = statement[number], statement[number + 1]
     if token.symbol != "SEP" or token.low not in {"and", ","}:
         return False
-    return following.low == "will" or (following.low in VERBS and following.low not in BOTH)
+    verb = following.low in VERBS and following.low not in BOTH and following.symbol != "BAN"
+    return following.low == "will" or verb

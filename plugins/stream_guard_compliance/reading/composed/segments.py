@@ -114,11 +114,17 @@ def _allowed(tokens: list[Token]) -> list[Token]:
     symbols = [token.symbol for token in tokens if token.symbol]
     if symbols[:2] != ["YOU", "NEED"] or "APPROVAL" not in symbols:
         return tokens
+    if "BEFORE" in symbols[symbols.index("APPROVAL") :]:  # "you need their consent before X is called"
+        return [Token("DUTY", "must", 0, 0), Token("ASK", "get", 0, 0), *tokens[tokens.index(_need(tokens)) + 1 :]]
     to = next((at for at, token in enumerate(tokens) if token.low == "to" and tokens[at - 1].symbol != "NEED"), 0)
     yes = [token for token in tokens[:to] if token.symbol not in {"YOU", "NEED"}]
     if not to or not any(token.symbol == "APPROVAL" for token in yes):
         return tokens
     return [Token("ONLY", "only", 0, 0), *tokens[to + 1 :], Token("UNLESS", "unless", 0, 0), *yes]
+
+
+def _need(tokens: Sequence[Token]) -> Token:
+    return next(token for token in tokens if token.symbol == "NEED")
 
 
 def unbracketed(tokens: Sequence[Token], *, bans: bool = False) -> Iterator[Token]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.clauses import is_imperative
-from stream_guard_compliance.reading.composed.arguments import read_needed
+from stream_guard_compliance.reading.composed.given import read_needed
 from stream_guard_compliance.reading.composed.reader import compose
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading

@@ -76,6 +76,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "YOU? MAY? ACT <second:TOOLS>> (?:UNLESS|ONLY AFTER) YOU? ACT? <first:TOOLS>> SUCCEEDED? TAIL",
             "<second:TOOLS>> (?:MAY|DUTY) ONLY BE ACT (?:AFTER|ONCE) ACT? <first:TOOLS>> SUCCEEDED? TAIL",
             "DOES FIRST SEP? ACT <first:TOOLS>> (?:SEP|THEN)+ ACT? <second:TOOLS>> TAIL",
+            "<first:TOOLS>> FIRST (?:SEP|THEN)+ <second:TOOLS>> TAIL",
             "DOES ACT <first:TOOLS>> (?:FIRST (?:SEP|THEN)+|SEP? THEN SEP?) ACT? <second:TOOLS>> TAIL",
         ),
     ),

@@ -14,10 +14,10 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         (
             (
                 "NOT (?:DISCLOSE|SAY)(?: SEP+ (?:DISCLOSE|SAY))* EACH? <objects:OBJECT(?: SEP+ "
-                "(?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL"
+                "(?:OBJECT|THINGS))*>> (?:PERSON|EACH|ANSWER|REPLY)* TAIL"
             ),
             "NOT DISCLOSE <objects:(?:THINGS SEP+)+ OBJECT(?: SEP+ (?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL",
-            "NOT <open:OPEN>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT <open:OPEN>> (?:EACH|ANSWER|REPLY|PERSON)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
             "NOT <close:CLOSE>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
             "NOT (?:SAY|CALL|DISCLOSE|KEEP|ANSWER|EACH)* W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
             "NO W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
@@ -41,7 +41,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         (
             "NOT CLOSE (?:EACH|ANSWER|REPLY|YOU)* QUESTION <rest:REST>> TAIL",
             "NOT CLOSE <tools:TOOLS>> W? QUESTION <rest:REST>> TAIL",
-            "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER)* TAIL",
+            "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER|REPLY)* TAIL",
         ),
     ),
     # what answers must have
@@ -52,6 +52,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "DOES <open:OPEN>> (?:EACH|ANSWER)+ PHRASE? QUOTE TAIL",
             "MUST (?:SAY|<close:CLOSE>>|<open:OPEN>>) (?:EACH|ANSWER)* PHRASE? QUOTE (?:EACH|ANSWER)* TAIL",
             "DOES SAY PHRASE? QUOTE EACH? ANSWER TAIL",
+            "EACH? ANSWER DUTY (?:SAY|KEEP|W|<close:CLOSE>>|<open:OPEN>>) (?:PHRASE|UNIT)? QUOTE TAIL",
         ),
     ),
     (
