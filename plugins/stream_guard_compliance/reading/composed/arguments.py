@@ -355,7 +355,7 @@ def _bare_path(tokens: Sequence[Token]) -> tuple[str, ...]:
 
 
 _ABOUT_FILES: Final = word_set(
-    "directory root workspace project repository working current "
+    "call calling called directory root workspace project repository working current "
     "file files operations tools tool referring refer arguments reading writing operation calls commands edits editing "
     "parameters reference references them these those operating path paths accessing access passed all any use used not"
 )
