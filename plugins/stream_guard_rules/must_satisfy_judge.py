@@ -74,12 +74,6 @@ class MustSatisfyJudge(sg.Rule[MustSatisfyJudgeParams, MustSatisfyJudgeState]):
             trace=[{"user": "where is my order?"}, {"call": "get_order", "args": {"id": 7}}],
             hits=[],
         ),
-        sg.Example(
-            claim="without an answer it is no finding",
-            params={"rule": "Refunds need a reason.", "tool": "refund"},
-            trace=[{"user": "my money back"}, {"call": "refund", "args": {"amount": 20}}],
-            hits=[],
-        ),
     )
 
     def on_user_message(self, message: sg.UserMessage, state: MustSatisfyJudgeState) -> None:

@@ -93,7 +93,7 @@ _NEW: Final = (["YOU", "DUTY"], ["YOU", "BAN"], ["SEP", "BAN"], ["SEP", "IF"], [
 
 def _follows_from_it(symbols: Sequence[str], lows: Sequence[str]) -> bool:
     """Whether an order follows from what goes before it: "so call X", "so X is never to be used"."""
-    orders = len(lows) > 1 and (lows[1].split()[0] in VERBS or lows[1] == "please")
+    orders = len(lows) > 1 and (lows[1].partition(" ")[0] in VERBS or lows[1] == "please")
     return lows[:1] == ["so"] and (orders or symbols[:1] in (["TOOL"], ["BAN"], ["CODE"]))
 
 

@@ -34,14 +34,14 @@ def activated(statement: Sequence[Token]) -> list[Token] | None:
         end += 1
     said = [token for token in statement[start:end] if token.symbol]
     symbols = {token.symbol for token in said}
-    verb = _base(statement[end]) if end < len(statement) else None
+    verb = base_of(statement[end]) if end < len(statement) else None
     if verb is None or not {"BE", "BAN"} <= symbols:
         return None  # what must be done may be somebody else's to do
     ban = next(token for token in said if token.symbol == "BAN")
     return [ban, verb, *statement[:start], *statement[end + 1 :]]
 
 
-def _base(token: Token) -> Token | None:
+def base_of(token: Token) -> Token | None:
     """Return a participle as the verb that orders have; None where it is none."""
     low = token.low
     if low in _STATES or " " in low:

@@ -158,6 +158,7 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         "outbox": ("pager", "waiting"),
         "partition_lag": ("events", "0"),
         "restore": "rows",
+        "copies": "complete",
         "inquiries": ("r", "kept"),
         "judge_dollars": "r",
     }
@@ -199,6 +200,7 @@ def test_names_follow_the_conventions_and_are_explained(scraped: Scraped) -> Non
             "severity",
             "result",
             "sink",
+            "state",
             "topic",
             "partition",
             "version",

@@ -90,12 +90,15 @@ def _plain_names(tokens: Sequence[Token]) -> list[str]:
     return _subject_with_values(tokens, solid)
 
 
+_ARTICLES: Final = (["the"], ["a"], ["an"], ["every"], ["each"])
+
+
 def _subject_with_values(tokens: Sequence[Token], solid: Sequence[Token]) -> list[str]:
     """Return the subject of a list of texts that it must be: "The reason for ... must be "a" or "b""."""
     quotes = sum(token.symbol == "QUOTE" for token in solid)
     at = next((number for number, token in enumerate(solid) if token.symbol == "DUTY"), 0)
     either = any(token.low == "or" for token in solid)
-    begins = tokens[0].low in {"the", "a", "an", "every", "each"} and solid[:1] != [] and solid[0].symbol == "W"
+    begins = [token.low for token in tokens[:1]] in _ARTICLES and [token.symbol for token in solid[:1]] == ["W"]
     return [solid[0].low] if begins and quotes > 1 and either and at and solid[0].low.isalpha() else []
 
 
@@ -319,7 +322,9 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
     defines = parts.polarity in {"fact", "may"} and len(texts) > 1 and any(token.low == "or" for token in tokens)
     listed = any(one.low == "one" and two.low == "of" for one, two in pairs)
     binds = parts.polarity in {"must", "only"} or defines or (listed and len(texts) > 1)
-    if len(args) == 1 and binds and any(token.symbol in {"BE", "DUTY"} for token in tokens):
+    last = max((at for at, token in enumerate(tokens) if token.text in texts), default=len(tokens))
+    narrowed = any(token.symbol in {"W", "PERSON", "NAME"} for token in tokens[last + 1 :])  # "... on Sundays"
+    if len(args) == 1 and binds and not narrowed and any(token.symbol in {"BE", "DUTY"} for token in tokens):
         return Reading(
             "forbid_arg", (*args, *texts), first=tools, shape="value", frame="composed: the value of an argument"
         )

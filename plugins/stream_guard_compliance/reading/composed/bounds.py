@@ -86,7 +86,7 @@ def _at(solid: Sequence[Token], at: int, polarity: Polarity) -> Bound | None:
         return Bound(most=number) if polarity == "not" else None
     if (
         "ATMOST" in symbols
-        or any(token.low.split()[0] in _CAPS for token in before if token.low)
+        or any(token.low.partition(" ")[0] in _CAPS for token in before)
         or any(one.symbol == "ORFEWER" for one in after)
         or solid[-1].symbol == "ATMOST"
     ):

@@ -13,6 +13,7 @@ from stream_guard_compliance.reading.text_forms import NAMES as FORM_NAMES
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
 from stream_guard_compliance.reading.verbs import VERBS
+from stream_guard_compliance.reading.voices import base_of
 from stream_guard_compliance.reading.word_lists import word_set
 
 _SPEAKS: Final = frozenset(("SAY", "REPLY", "DISCLOSE"))
@@ -223,6 +224,8 @@ def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     ):
         return None
     spoken = [token for token in tokens if token.symbol == "W"]
+    if _is_done_to(tokens):
+        return None
     act = act_of(spoken, catalogue)
     first = () if len(spoken) > 1 else act.tools
     behind = act_of([token for token in tokens if token.symbol != "FORM"], catalogue).narrowed and not first
@@ -232,6 +235,21 @@ def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     return Reading("forbid_output", forms, first=first, shape="form", left=left, frame="composed: forms of text")
 
 
+def _is_done_to(tokens: Sequence[Token]) -> bool:
+    """Whether something is done to things that are there, which are not put into a text: "Links are never opened"."""
+    form = next((at for at, token in enumerate(tokens) if token.symbol == "FORM"), len(tokens))
+    for at, token in enumerate(tokens):
+        verb = base_of(token)
+        low = token.low if verb is None else verb.low
+        if low in _PUTS:
+            continue
+        if token.symbol == "W" and (low in VERBS or (at > form and low.endswith("ed"))):
+            return True
+        if low == "open" and not any(later.low == "with" for later in tokens[at:form]):
+            return True
+    return False
+
+
 def _is_modified(tokens: Sequence[Token], at: int) -> bool:
     """Whether the word before a form says which of it are meant: "licence headers", "nested bullets"."""
     before = next((token for token in reversed(tokens[:at]) if token.symbol not in {"", "EACH"}), None)
@@ -239,4 +257,9 @@ def _is_modified(tokens: Sequence[Token], at: int) -> bool:
 
 
 _ANY_OF_IT: Final = word_set("other such external clickable fancy putting writing sending markdown")
+_PUTS: Final = word_set(
+    "use put write send insert produce generate return respond reply answer contain render format type paste embed "
+    "append attach give offer begin end start finish make create output emit print post speak talk read say include "
+    "display show add share mention present list provide employ apply introduce"
+)
 _MOST_LEFT: Final = 5  # words of a list of forms that no pattern sees
