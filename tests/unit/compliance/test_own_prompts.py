@@ -22,7 +22,8 @@ ROWS = cases()
 NAMES = sorted({row["prompt"] for row in ROWS})
 MENDED = cases(STRANGERS / "mended.jsonl")
 UNSEEN = cases(STRANGERS / "unseen.jsonl")
-GREETING = [{"type": "user_message", "content": "hi"}, {"type": "agent_message", "content": "Hello!"}]
+# Without a mark of exclamation: one prompt forbids them.
+GREETING = [{"type": "user_message", "content": "hi"}, {"type": "agent_message", "content": "Hello."}]
 
 
 def test_most_that_a_trace_breaks_is_reported_for_its_sentence_also_in_prompts_that_were_held_away() -> None:
@@ -66,8 +67,7 @@ def test_no_wrong_proposal_is_accepted_and_no_right_one_is_refused() -> None:
         assert is_accepted(proposal, *text_and_tools(name)) is not bool(wrong), (proposal.quote, wrong)
 
 
-# One forbids exclamation marks, and "Hello!" has one.
-GREETED = sorted({row["prompt"] for row in (*MENDED, *UNSEEN)} - {"hotel_line.txt"})
+GREETED = sorted({row["prompt"] for row in (*MENDED, *UNSEEN)})
 
 
 @pytest.mark.parametrize("name", [*NAMES, *GREETED])
