@@ -90,7 +90,7 @@ def _plain_names(tokens: Sequence[Token]) -> list[str]:
     return _subject_with_values(tokens, solid)
 
 
-_ARTICLES: Final = (["the"], ["a"], ["an"], ["every"], ["each"])
+_ARTICLES: Final = frozenset(("the", "a", "an", "every", "each"))
 
 
 def _subject_with_values(tokens: Sequence[Token], solid: Sequence[Token]) -> list[str]:
@@ -98,7 +98,7 @@ def _subject_with_values(tokens: Sequence[Token], solid: Sequence[Token]) -> lis
     quotes = sum(token.symbol == "QUOTE" for token in solid)
     at = next((number for number, token in enumerate(solid) if token.symbol == "DUTY"), 0)
     either = any(token.low == "or" for token in solid)
-    begins = [token.low for token in tokens[:1]] in _ARTICLES and [token.symbol for token in solid[:1]] == ["W"]
+    begins = bool(solid) and tokens[0].low in _ARTICLES and solid[0].symbol == "W"
     return [solid[0].low] if begins and quotes > 1 and either and at and solid[0].low.isalpha() else []
 
 
