@@ -53,13 +53,16 @@ def outcomes(page: str, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[
     return _OUTCOMES[page]
 
 
+# This one sets everything up, and checks and tests what its reader has written.
+_LONG = {"docs/tutorial.md": (pytest.mark.long,)}
+
 # Pages run side by side: all blocks of one page in one process, each page in any.
 CASES = [
     pytest.param(
         page,
         number,
         id=f"{page}:{step.line} {step.shown.splitlines()[0][:60]}",
-        marks=pytest.mark.xdist_group(page),
+        marks=[pytest.mark.xdist_group(page), *_LONG.get(page, ())],
     )
     for page in PAGES
     for number, step in enumerate(steps(page))

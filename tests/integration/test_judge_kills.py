@@ -34,7 +34,7 @@ class Counting:
 @pytest.mark.parametrize(
     ("processes", "threads", "calls", "dollars"),
     [
-        pytest.param(3, 3, 24, None, id="9 clients, calls"),
+        pytest.param(3, 3, 24, None, id="9 clients, calls", marks=pytest.mark.long),
         pytest.param(8, 8, 200, None, id="64 clients, calls", marks=pytest.mark.long),
         pytest.param(8, 8, 10_000, 0.5, id="64 clients, dollars", marks=pytest.mark.long),
     ],

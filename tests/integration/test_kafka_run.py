@@ -81,6 +81,7 @@ def test_a_run_over_a_topic_finds_what_check_finds_in_the_file(
     assert in_file(tmp_path / "alerts.jsonl") == on_topic(cluster, alerts) == wanted, said
 
 
+@pytest.mark.long
 def test_check_reads_topics_too(cluster: Cluster, samples: Path, wanted: Counter[str]) -> None:
     events = cluster.create(3)
     cluster.fill(events, rows(samples))

@@ -155,6 +155,7 @@ def test_a_topic_that_is_not_there_is_said_when_the_sink_is_opened(cluster: Clus
     assert not refused.value.retryable
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("leaky_client")
 def test_a_topic_that_was_there_and_gives_no_answer_is_asked_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
@@ -266,10 +267,8 @@ def test_a_letter_that_the_topic_does_not_take_whole_is_sent_as_its_head(cluster
 
 
 @pytest.mark.usefixtures("leaky_client")
-@pytest.mark.parametrize(
-    "is_nameless",
-    [pytest.param(False, id="with an id", marks=pytest.mark.long), pytest.param(True, id="before it had an id")],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("is_nameless", [False, True], ids=["with an id", "before it had an id"])
 def test_letters_that_cannot_be_sent_stop_the_run_and_are_not_forgotten(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_nameless: bool
 ) -> None:

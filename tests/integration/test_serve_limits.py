@@ -70,9 +70,10 @@ def send_for_ever(opened: socket.socket) -> None:
 
 def test_whoever_does_not_finish_keeps_no_place(tmp_path: Path) -> None:
     with serving(tmp_path, **LIMITS) as server, ExitStack() as stack:
-        for name, sent in UNFINISHED.items():
-            opened = stack.enter_context(connect(server))
-            opened.sendall(sent)
+        waiting = {name: stack.enter_context(connect(server)) for name in UNFINISHED}
+        for name, opened in waiting.items():
+            opened.sendall(UNFINISHED[name])
+        for name, opened in waiting.items():
             said = until_closed(opened)
             assert (b" 408 " in said) is (name in ("half a body", "a chunk without end")), (name, said)
         dripping = stack.enter_context(connect(server))

@@ -214,6 +214,7 @@ def promtool(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([found, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 def test_alarms_say_what_their_unit_tests_want(root: Path) -> None:
     done = promtool(root, "test", "rules", str(root / "deploy" / "prometheus" / "alerts_test.yml"))
     assert done.returncode == 0, done.stdout + done.stderr

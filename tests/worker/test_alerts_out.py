@@ -68,6 +68,7 @@ def test_no_alert_is_lost_while_a_receiver_is_away_a_worker_is_killed_and_its_pa
     fleet.stop(second)
 
 
+@pytest.mark.long
 def test_tenants_with_the_same_session_id_stay_apart_on_a_worker(fleet: Fleet, end: HttpEnd) -> None:
     fleet.policy.write_text(
         "rules: [{id: confirm, kind: must_call_before, params: {first: confirm, second: refund}, severity: error}]"

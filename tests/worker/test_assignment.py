@@ -187,6 +187,7 @@ def test_a_worker_ends_when_its_leader_does_not_learn_of_a_topic(unknowing: Unkn
     assert f"not known the partitions of {unknowing.fleet.group}-sessions-changelog for 3 s (kafka.patience)" in log
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_worker_that_reads_other_topics_than_its_group_ends_at_once(fleet: Fleet) -> None:
     fleet.start()

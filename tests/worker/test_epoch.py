@@ -72,6 +72,7 @@ def test_an_owner_begins_a_higher_epoch_each_time_also_when_it_has_read_nothing_
     assert len({str(written) for written in headers}) == 3
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 def test_a_worker_that_is_frozen_and_continues_later_spoils_nothing(
     fleet: Fleet, policy: Path, record_property: Callable[[str, object], None]

@@ -51,6 +51,7 @@ def test_a_record_of_20_megabytes_is_a_dead_letter_that_says_its_size(fleet: Fle
     assert set(fleet.alert_ids()) == set(checked(rows, policy))
 
 
+@pytest.mark.long
 def test_batches_that_unpack_too_far_are_dead_letters_and_the_worker_goes_on(fleet: Fleet, policy: Path) -> None:
     rows = sample_rows(20)
     bomb = [Row(b'{"pad": "' + b"x" * (7 << 20) + b'"}', b"refund-00003")] * 24  # each is within the limit

@@ -165,7 +165,8 @@ def test_a_record_that_no_worker_wrote_is_a_dead_letter(policy: Path) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.long), 3])
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 3])
 def test_alerts_of_records_under_other_keys_are_those_of_check(fleet: Fleet, policy: Path, workers: int) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 90d"))
     rows = by_customer(sample_rows(300))

@@ -33,6 +33,7 @@ def wide(make_fleet: Callable[[], Fleet]) -> Fleet:
     return fleet
 
 
+@pytest.mark.long
 def test_a_group_moves_into_twice_the_partitions_while_records_come(
     fleet: Fleet, wide: Fleet, policy: Path, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def restored(fleet: Fleet, name: str) -> tuple[int, int]:
     return int(rows), int(read)
 
 
+@pytest.mark.long
 def test_a_copy_takes_over_and_when_it_dies_too_the_changelog_has_all(narrow: Fleet, policy: Path) -> None:
     policy.write_text(POLICY)
     early, late = halves(sample_rows(400))

@@ -25,7 +25,7 @@ def test_alerts_are_those_of_check_by_id(fleet: Fleet, policy: Path, workers: in
     assert labels(400, policy) <= {(alert["subject"], alert["data"]["rule_id"]) for alert in sent}
 
 
-@pytest.mark.parametrize("transactional", [False, True])
+@pytest.mark.parametrize("transactional", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_deadline_fires_in_an_idle_session(fleet: Fleet, policy: Path, transactional: bool) -> None:
     policy.write_text(policy.read_text().replace("idle: 30m", "idle: 2s"))
     (row, *_) = sample_rows(1)

@@ -79,7 +79,8 @@ def cpu_of(command: str) -> float:
     return time.process_time() - began
 
 
-@pytest.mark.parametrize("size", [500, pytest.param(6_000, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("size", [500, 6_000])
 def test_memory_is_bounded(size: int) -> None:
     tracemalloc.start()
     for command in growing_commands(size):
