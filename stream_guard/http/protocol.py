@@ -67,6 +67,8 @@ class BoundedProtocol(H11Protocol):
         if self.transport.get_write_buffer_size():
             self._leaving = self.loop.call_later(self.limits.body_timeout, self._cut_off)
         super().on_response_complete()
+        if self._asking is None and self.conn.their_state is self._idle and self.conn.trailing_data[0]:
+            self._await_head()  # it began to come behind the request
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing any more."""
