@@ -72,6 +72,7 @@ def test_a_contract_that_asks_nothing_is_refused() -> None:
         plan_sessions(load_contract(empty, build_registry()), run_id="r")
 
 
+@pytest.mark.long
 def test_a_run_with_the_same_seed_meets_the_same_faults(contract: Contract) -> None:
     def run(seed: int) -> list[set[str]]:
         plan = plan_sessions(contract, run_id="r", seed=seed, repeat=5)

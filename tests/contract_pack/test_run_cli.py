@@ -173,6 +173,7 @@ def sample_server(**environment: str) -> Iterator[str]:
         process.communicate(timeout=30)
 
 
+@pytest.mark.long
 def test_of_two_http_agents_one_is_asked_for_each_session(run: Run) -> None:
     with sample_server() as first, sample_server() as second:
         form = {"endpoint": "http://replaced/", "reset_endpoint": "/reset"}

@@ -39,6 +39,7 @@ def run_and_score(promise: dict[str, Any], seed: int, registry: Registry, folder
     return score(contract, events, registry), scored
 
 
+@pytest.mark.long
 def test_score_gives_the_matrix_of_the_run_again_for_a_hundred_contracts(registry: Registry, tmp_path: Path) -> None:
     states: Counter[CellState] = Counter()
     for seed in range(CONTRACTS):

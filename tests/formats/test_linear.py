@@ -129,8 +129,17 @@ def cut_off(_name: str, size: int) -> bytes:
     return (RENDERERS[PROTO]()[0] * size)[:-3]
 
 
-CASES = [(name, shape) for name in FORMS for shape in SHAPES]
-CASES += [(name, shape) for name in names() if name.startswith(PROTO) for shape in (more_messages, cut_off)]
+CASES = [
+    pytest.param(name, shape, marks=() if shape is all_different else pytest.mark.long)
+    for name in FORMS
+    for shape in SHAPES
+]
+CASES += [
+    pytest.param(name, shape, marks=pytest.mark.long)
+    for name in names()
+    if name.startswith(PROTO)
+    for shape in (more_messages, cut_off)
+]
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES, ids=lambda one: one if isinstance(one, str) else one.__name__)

@@ -89,6 +89,7 @@ def test_check_reads_topics_too(cluster: Cluster, samples: Path, wanted: Counter
     assert Counter(json.loads(line)["alert_id"] for line in done.stdout.splitlines()) == wanted
 
 
+@pytest.mark.long
 def test_ten_kills_lose_no_alert_and_repeat_one_only_with_its_id(
     cluster: Cluster, samples: Path, wanted: Counter[str], tmp_path: Path
 ) -> None:

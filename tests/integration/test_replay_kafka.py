@@ -44,7 +44,7 @@ def timed_rows() -> list[Row]:
     ]
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_replay_of_a_topic_finds_what_check_finds_in_the_file(cluster: Cluster, samples: Path, processes: str) -> None:
     topic = cluster.create(partitions=3)
     cluster.fill(topic, timed_rows())

@@ -124,6 +124,7 @@ def test_a_decoder_without_a_mistake_keeps_the_laws() -> None:
     check_decoder_laws(Reader, [SAMPLE])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "law"),
     [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import stream_guard as sg
 from stream_guard.registry import build_registry
 from tests.laws.examples import listed, run, run_tests
@@ -38,6 +40,7 @@ def test_format_of_the_example_works_on_the_command_line(installed: Path, tmp_pa
     assert "money-needs-a-person session=T-7" in run([*command, "--no-serve"], installed)
 
 
+@pytest.mark.long
 def test_example_passes_its_own_tests(installed: Path, root: Path) -> None:
     assert "3 passed" in run_tests("example_decoder", root, installed)
 

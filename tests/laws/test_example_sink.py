@@ -70,6 +70,7 @@ def test_sink_of_the_example_gets_the_alerts_of_a_run(installed: Path, tmp_path:
     assert [alert["rule_id"] for alert in alerts] == ["money-needs-a-person"]
 
 
+@pytest.mark.long
 def test_example_passes_its_own_tests(installed: Path, root: Path) -> None:
     assert "5 passed" in run_tests("example_sink", root, installed)
 

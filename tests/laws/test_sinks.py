@@ -179,7 +179,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("run", range(3))
+@pytest.mark.parametrize("run", [0, *(pytest.param(run, marks=pytest.mark.long) for run in (1, 2))])
 def test_jsonl_killed_in_the_middle_goes_on_without_loss_or_repeat(tmp_path: Path, root: Path, run: int) -> None:
     path = tmp_path / "alerts"
     command = [sys.executable, "-c", WRITER, str(path)]

@@ -81,7 +81,7 @@ def test_what_a_test_leaves_behind_fails_that_test_alone(tmp_path: Path, name: s
     assert "3 passed, 1 error" in done.stdout
 
 
-@pytest.mark.parametrize("processes", ["0", "2"])
+@pytest.mark.parametrize("processes", ["0", pytest.param("2", marks=pytest.mark.long)])
 def test_a_test_that_hangs_fails_at_its_limit_and_shows_where(tmp_path: Path, processes: str) -> None:
     done = run_planted(tmp_path, "time.sleep(600)", "-n", processes, "--timeout", "2")
     assert done.returncode == 1
@@ -94,8 +94,8 @@ def test_a_test_that_hangs_fails_at_its_limit_and_shows_where(tmp_path: Path, pr
     ("fault", "said"),
     [
         ("os._exit(0)", ["os._exit(0)", "the last words"]),
-        ("os.kill(os.getpid(), signal.SIGSEGV)", ["Segmentation fault"]),
-        ("os.kill(os.getpid(), signal.SIGKILL)", []),
+        pytest.param("os.kill(os.getpid(), signal.SIGSEGV)", ["Segmentation fault"], marks=pytest.mark.long),
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", [], marks=pytest.mark.long),
     ],
 )
 def test_a_process_that_dies_ends_the_run_with_the_name_of_its_test(
@@ -108,6 +108,7 @@ def test_a_process_that_dies_ends_the_run_with_the_name_of_its_test(
     assert all(words in done.stdout for words in [*said, *(["in test_planted"] if said else [])])
 
 
+@pytest.mark.long
 def test_a_run_that_is_interrupted_says_which_tests_were_running(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(TELLS_STARTS)
     waits = f"while not os.path.exists({str(tmp_path / 'test_planted')!r}): time.sleep(0.01)"
@@ -119,6 +120,7 @@ def test_a_run_that_is_interrupted_says_which_tests_were_running(tmp_path: Path)
     assert "s: test_it.py::test_planted" in done.stderr
 
 
+@pytest.mark.long
 def test_a_process_that_somebody_forks_may_leave_at_once(tmp_path: Path) -> None:
     fault = (
         "pid = os.fork()\n    if not pid: os._exit(3)\n    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3"

@@ -134,7 +134,8 @@ def unknowing(fleet: Fleet, tmp_path: Path) -> Unknowing:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("attentive", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("attentive", [True, False])
 def test_a_fleet_whose_leader_does_not_know_the_new_changelog_waits_for_it(
     unknowing: Unknowing, policy: Path, attentive: bool, record_property: Callable[[str, object], None]
 ) -> None:

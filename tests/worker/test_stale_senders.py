@@ -270,7 +270,8 @@ def test_clocks_of_sources_keep_no_rekeyed_partition_from_being_idle(tmp_path: P
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("rekey", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("rekey", [False, True])
 def test_a_producer_at_1970_does_not_blind_rules_across_sessions(fleet: Fleet, policy: Path, rekey: bool) -> None:
     policy.write_text(POLICY)
     options = ("--no-serve", "--rekey") if rekey else ("--no-serve",)

@@ -59,6 +59,7 @@ def login(files: Certificates, end: TokenEnd) -> dict[str, str]:
     return {f"kafka__{name}": value for name, value in known.items()} | {"log__level": "debug"}
 
 
+@pytest.mark.long
 def test_a_worker_goes_on_over_the_ends_of_its_tokens(
     fleet: Fleet, secure_broker: Broker, files: Certificates, end: TokenEnd, policy: Path
 ) -> None:

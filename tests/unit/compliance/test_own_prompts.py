@@ -41,6 +41,7 @@ def test_what_keeps_a_prompt_is_reported_in_at_most_three_of_a_hundred_traces_an
     assert not measure([row for row in ROWS if row.get("trap")]).accused
 
 
+@pytest.mark.long
 def test_with_proposals_seventeen_of_twenty_are_found_and_nobody_is_accused() -> None:
     found = measure(ROWS, proposed=True)
     assert found.recall >= 0.85, found.missed
@@ -61,6 +62,7 @@ def test_no_keeping_trace_and_no_trap_of_a_stranger_is_reported() -> None:
 PROPOSED = [row for row in proposed_in(PROPOSALS) if row[0] in NAMES]
 
 
+@pytest.mark.long
 def test_no_wrong_proposal_is_accepted_and_no_right_one_is_refused() -> None:
     assert sum(bool(wrong) for _, _, wrong in PROPOSED) >= len(PROPOSED) / 3
     for name, proposal, wrong in PROPOSED:

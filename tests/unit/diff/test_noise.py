@@ -80,6 +80,7 @@ def test_a_fault_in_a_third_of_the_sessions_blocks_for_its_own_reason(plant: Pla
     assert all(int(session.rpartition("-")[2]) < 0.3 * TASKS for session in change.sessions)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "plant",
     [refuse, repeat_call, edit_calls(rename_tool), edit_calls(rename_argument), edit_calls(wrong_order)],

@@ -170,6 +170,7 @@ def test_a_header_whose_name_is_no_text_stops_nobody(client: str) -> None:
     assert type(found[0].value) is PoisonedBatch
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("client", CLIENTS)
 def test_many_batches_within_the_limit_are_not_unpacked_in_one_fetch(client: str) -> None:
     data = b"".join(batch_of("zstd", [bytes(40 * MB)], number) for number in range(6))

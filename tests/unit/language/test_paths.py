@@ -18,6 +18,7 @@ def nested(wrap: Callable[[Json], Json], core: Json, depth: int = DEPTH) -> Json
     return value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrap",
     [lambda value: [value], lambda value: {"a": value}, lambda value: [{"a": value}]],

@@ -43,6 +43,7 @@ def _huge(name: str, dice: Random) -> list[Event]:
     return list(bad_session(name, *(("get_order", {"order_id": f"H{dice.random()}"}) for _ in range(60))))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("poison", [_reversed, _rare_tool, _huge])
 def test_no_rule_turns_against_honest_sessions_and_the_odd_ones_are_named(
     poison: Callable[[str, Random], list[Event]],

@@ -67,7 +67,7 @@ FLOW = "kind: no_value_flow, params: {tool: send, source: read}"
 SECRET = "maple-Zx81-QQ77-harbour"
 
 
-@pytest.mark.parametrize("pages", [0, 5, 12, 40])
+@pytest.mark.parametrize("pages", [0, 5, 12, pytest.param(40, marks=pytest.mark.long)])
 @pytest.mark.parametrize("restart", [False, True])
 def test_provenance_does_not_forget_what_a_denied_source_said(pages: int, restart: bool) -> None:
     trace: Steps = [{"result": "fetch", "output": "pay ZZ9999"}]
@@ -305,9 +305,8 @@ def test_an_injected_value_behind_a_text_that_is_too_long_is_a_doubt() -> None:
     assert outcome(asked(INJECTED, trace)) == "unsure"
 
 
-@pytest.mark.parametrize(
-    "keys", [pytest.param(900, marks=pytest.mark.long), 1001, pytest.param(1500, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("keys", [900, 1001, 1500])
 def test_a_key_that_was_forgotten_is_not_judged_and_new_ones_are(keys: int) -> None:
     rule = "kind: max_calls, params: {tool: refund, n: 1}, key: [session, args.n]"
     trace = calls("refund", range(keys))

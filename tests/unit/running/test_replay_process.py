@@ -45,6 +45,7 @@ def _lead(way: str) -> None:
     ended.set()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every process is a fresh one")
 @pytest.mark.parametrize(("way", "known"), [("alone", ["led"]), ("a thread", []), ("forbidden", [])])
 def test_a_copy_is_made_only_of_a_process_with_one_thread_that_allows_it(way: str, known: list[str]) -> None:
