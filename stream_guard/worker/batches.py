@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
-from stream_guard.model import Finding
+from stream_guard.model import Alert, Finding
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
@@ -56,6 +56,9 @@ class PartitionFold(Protocol):
 
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything folded so far durable."""
+
+    def version_of(self, finding: Finding) -> str:
+        """Return the version of the policy that found it."""
 
 
 PartitionT = TypeVar("PartitionT", bound=PartitionFold)
@@ -121,19 +124,21 @@ class BatchProcessor(Generic[PartitionT]):
 
         Returns when the batch before is durable. An error of that batch is raised here, or by ``flush``.
         """
-        began, found = time.perf_counter(), list[Finding]()
+        began, alerts = time.perf_counter(), list[Alert]()
         touched: dict[int, PartitionT] = {}
         for source, records in batch.items():
-            partition = touched[source.partition] = self.open(source.partition)
+            partition, found = self.open(source.partition), list[Finding]()
+            touched[source.partition] = partition
             for start in range(0, len(records), _SLICE):
                 partition.fold(source.topic, records[start : start + _SLICE], found)
                 await asyncio.sleep(0)
+            alerts += _alerts(partition, found)
 
         def done() -> None:
             on_durable(batch)
             self._observe(time.perf_counter() - began, sum(map(len, batch.values())))
 
-        await self._start_writing(touched, found, done)
+        await self._start_writing(touched, alerts, done)
         self._warn_of_foreign_keys(touched)
 
     async def tick(self, partitions: Sequence[int], read_until: Mapping[int, float]) -> None:
@@ -142,14 +147,15 @@ class BatchProcessor(Generic[PartitionT]):
         if not partitions:
             return
         await self.flush()
-        found: list[Finding] = []
-        changed = {
-            number: partition
-            for number, partition in ((number, self.open(number)) for number in partitions)
-            if partition.tick(self._settings.worker.idle_grace, found)
-        }
+        alerts: list[Alert] = []
+        changed: dict[int, PartitionT] = {}
+        for number in partitions:
+            partition, found = self.open(number), list[Finding]()
+            if partition.tick(self._settings.worker.idle_grace, found):
+                changed[number] = partition
+            alerts += _alerts(partition, found)
         if changed:
-            await self._start_writing(changed, found, lambda: None)
+            await self._start_writing(changed, alerts, lambda: None)
 
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""
@@ -157,10 +163,9 @@ class BatchProcessor(Generic[PartitionT]):
             await asyncio.shield(self._in_flight)
 
     async def _start_writing(
-        self, touched: Mapping[int, PartitionT], found: Sequence[Finding], done: Callable[[], None]
+        self, touched: Mapping[int, PartitionT], alerts: Sequence[Alert], done: Callable[[], None]
     ) -> None:
         await self.flush()  # the next snapshot needs the rows of the last one in the table
-        alerts = alerts_of(found, self._engine.policy.version)
         send_messages = self._take_messages(touched)
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
@@ -187,6 +192,11 @@ class BatchProcessor(Generic[PartitionT]):
                 "partitions and are then judged apart; let producers use the session's id as the key",
                 foreign,
             )
+
+
+def _alerts(partition: PartitionFold, found: Iterable[Finding]) -> list[Alert]:
+    """Return the alerts of findings, each with the version of the policy that found it."""
+    return [alert for finding in found for alert in alerts_of((finding,), partition.version_of(finding))]
 
 
 async def _send_nothing() -> None:
