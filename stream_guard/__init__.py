@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
     from stream_guard.alerting.alerts import encode_alert, make_alert
-    from stream_guard.chat_endpoint import ask_chat, chat_cost
+    from stream_guard.chat_endpoint import ask_chat, chat_cost, is_counted
     from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
     from stream_guard.diff_axes import AxisValues, DiffAxis, RecordedCall, RecordedTurn, Recording, Sides
     from stream_guard.distribution import install_line, own_version
@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         Finding,
         GateDecision,
         Hit,
+        Inquiry,
         Json,
         SessionEnd,
         Settled,
@@ -147,6 +148,7 @@ __all__ = [
     "GateDecision",
     "Guard",
     "Hit",
+    "Inquiry",
     "Json",
     "JsonDecoder",
     "JudgeSettings",
@@ -218,6 +220,7 @@ __all__ = [
     "follow_session",
     "hookimpl",
     "install_line",
+    "is_counted",
     "json_equal",
     "literal",
     "load_policy",
@@ -244,7 +247,7 @@ __all__ = [
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
 _MODULES: Final = {
     "stream_guard.alerting.alerts": ("encode_alert", "make_alert"),
-    "stream_guard.chat_endpoint": ("ask_chat", "chat_cost"),
+    "stream_guard.chat_endpoint": ("ask_chat", "chat_cost", "is_counted"),
     "stream_guard.decoding.json_decoder": ("JsonDecoder", "parts_of", "read_json"),
     "stream_guard.diff_axes": ("AxisValues", "DiffAxis", "RecordedCall", "RecordedTurn", "Recording", "Sides"),
     "stream_guard.distribution": ("install_line", "own_version"),
@@ -292,6 +295,7 @@ _MODULES: Final = {
         "Finding",
         "GateDecision",
         "Hit",
+        "Inquiry",
         "Json",
         "SessionEnd",
         "Settled",

@@ -6,8 +6,10 @@ structs because the native wire format decodes straight into them (docs/adr/0004
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
+from hashlib import blake2b
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -163,6 +165,25 @@ EVENT_KINDS: tuple[str, ...] = (
 )
 
 
+class Inquiry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What a rule asks a judge: whether an excerpt keeps a rule that is written in words.
+
+    The excerpt is bounded and holds no secrets. Each line is JSON in ASCII: whatever an agent wrote is inside a string.
+    """
+
+    words: str
+    excerpt: tuple[str, ...]
+    tells_unanswered: bool = False  # whether it is a finding that no judge answered
+    calls_per_day: int = 0  # the rule's budget
+    dollars_per_day: float | None = None
+
+    @property
+    def digest(self) -> str:
+        """The same for the same words and the same excerpt; an answer counts for nothing else."""
+        asked = json.dumps([1, self.words, self.excerpt])
+        return blake2b(asked.encode(), digest_size=16).hexdigest()
+
+
 class Hit(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that fires: what is wrong, and why. The engine makes it a finding."""
 
@@ -171,6 +192,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     index: int | None = None  # the turn it points at, when that is not the event's own
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
     advice: str = ""  # what would satisfy the rule, for the agent that is refused: "amount at most 100"
+    inquiry: Inquiry | None = None  # what a judge has to say first; the hit stands if that says the rule is broken
 
 
 class Unsure(msgspec.Struct, frozen=True, gc=False):
@@ -224,6 +246,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     followup: bool = False  # no inline gate may act on it: it depends on what is known only after the attempt
     file: str = ""  # where the record of its event stands, in recordings, where that is known
     line: int = 0
+    inquiry: Inquiry | None = None  # not a finding yet: a judge is to be asked
 
     def __str__(self) -> str:
         return f"{self.severity.word} {self.rule_id}: {self.detail}"
@@ -256,6 +279,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     advice: str = ""  # what the strictest rule found, and what would satisfy it; short and without secrets
     args: Json = None  # of modify: the arguments to run with
     modified_by: tuple[str, ...] = ()  # the rules that changed the arguments
+    asked: tuple[str, ...] = ()  # digests of what a judge has not answered yet: with the answers it may be another one
 
     @property
     def judged(self) -> bool:

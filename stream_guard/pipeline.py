@@ -23,7 +23,7 @@ from stream_guard.engine import Engine
 from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Record, Store
+from stream_guard.ports import NO_ANSWERS, Decoder, JudgeAnswers, Record, Store
 from stream_guard.rule import Mode
 from stream_guard.sessions.clock import SharedClock
 from stream_guard.sessions.table import SessionTable
@@ -39,11 +39,12 @@ def open_table(
     *,
     mode: Mode = "batch",
     clock: SharedClock | None = None,
+    answers: JudgeAnswers = NO_ANSWERS,
 ) -> SessionTable:
     """Return the sessions of one policy. On a stream they share a clock; otherwise each has its own."""
     counts = counts if counts is not None else Counts()
     limits = limits or SessionLimits()
-    engine = Engine(policy, counts, mode=mode, max_states=limits.max_states)
+    engine = Engine(policy, counts, mode=mode, max_states=limits.max_states, answers=answers)
     store = store if store is not None else MemoryStore()
     return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -305,6 +305,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     settings: Any = None  # the section ``judge`` of the settings
     timeout: float | None = None  # seconds in which an answer is of use
+    id: str = ""  # an answer must repeat it, where it is given: text that an agent wrote cannot know it
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -315,6 +316,32 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     explanation: str = ""
     tokens: int = 0
     cost_usd: float = 0.0
+    is_counted: bool = False  # whether that is certainly all that it took; where not, a budget takes the worst case
+    id: str = ""  # of an answer on record: which one it is
+    retry_after: float | None = None  # seconds after which the same question may be answered; None: asking is of no use
+
+
+class JudgeAnswers(Protocol):
+    """What judges have answered. A judgement is a function of the events and of these, so a replay repeats it."""
+
+    asks: bool  # whether questions without an answer are wanted: as findings that have an ``inquiry``
+
+    def find(self, digest: str) -> Answer | None:
+        """Return the recorded answer to an inquiry, by its digest, or None."""
+
+
+class NoJudgeAnswers:
+    """No judge was asked, and none will be."""
+
+    asks = False
+
+    def find(self, digest: str) -> Answer | None:
+        """Return nothing."""
+        del digest
+        return None
+
+
+NO_ANSWERS: Final[JudgeAnswers] = NoJudgeAnswers()
 
 
 class PolicyPack(msgspec.Struct, frozen=True, kw_only=True):

@@ -103,6 +103,7 @@ class Rule(Generic[P, S]):
     kind: ClassVar[str] = ""
     modes: ClassVar[frozenset[Mode]] = ALL_MODES
     fires_once: ClassVar[bool] = False  # it fires once per state, or only at the end, so `for` has no meaning
+    asks: ClassVar[bool] = False  # its hits have an inquiry: a judge has the last word
     equates_arguments: ClassVar[bool] = False  # equal arguments count together, so that 7 and "7" may be one
     state_version: ClassVar[int] = 1
     state_limit: ClassVar[int] = 1024  # bytes of one serialised state, for any events

@@ -80,7 +80,7 @@ async def ask_reader(
         return Proposed(_proposals(known))
     try:
         # The time is for all of it: connecting, waiting and every byte of the reply.
-        status, reply = await asyncio.wait_for(ask_chat(body, settings), seconds)
+        status, reply, _ = await asyncio.wait_for(ask_chat(body, settings), seconds)
     except TimeoutError:
         return Proposed(why="the endpoint did not answer in time")
     except ImportError:

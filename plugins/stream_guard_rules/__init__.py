@@ -36,6 +36,7 @@ from stream_guard_rules.must_match_text import MustMatchText
 from stream_guard_rules.must_not_stall import MustNotStall
 from stream_guard_rules.must_refuse import MustRefuse
 from stream_guard_rules.must_remain_consistent import MustRemainConsistent
+from stream_guard_rules.must_satisfy_judge import MustSatisfyJudge
 from stream_guard_rules.no_call import NoCall
 from stream_guard_rules.no_change_after_approval import NoChangeAfterApproval
 from stream_guard_rules.no_denial_evasion import NoDenialEvasion
@@ -95,6 +96,7 @@ def stream_guard_rules() -> list[sg.RuleType]:
         MustNotStall,
         MustRefuse,
         MustRemainConsistent,
+        MustSatisfyJudge,
         NoCall,
         NoChangeAfterApproval,
         NoDenialEvasion,

@@ -28,8 +28,8 @@ _logger = logging.getLogger(__name__)
 
 
 def alerts_of(findings: Iterable[Finding], policy_version: str) -> list[Alert]:
-    """Return the alerts of findings, in their order. A rule in shadow mode raises none."""
-    return [make_alert(finding, policy_version) for finding in findings if not finding.shadow]
+    """Return the alerts of findings, in their order. A rule in shadow mode raises none, nor what waits for a judge."""
+    return [make_alert(one, policy_version) for one in findings if not one.shadow and one.inquiry is None]
 
 
 class Delivery:

@@ -28,6 +28,9 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     shadow: Annotated[
         bool, typer.Option("--shadow", help="List findings of rules in shadow mode too; the exit code ignores them.")
     ] = False,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the judge of the settings what its recorded answers leave open.")
+    ] = False,
     jobs: Jobs = "1",
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "auto",
@@ -60,6 +63,7 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
             form=source_format,
             jobs=count_jobs(jobs, rules, traces),
             settings=assembly.settings,
+            asks=ask,
         )
         found, counts, letters = judge(job, assembly)
         report = FindingReport(rules, found, counts)

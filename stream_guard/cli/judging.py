@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import typer
 from msgspec.structs import replace
 
+from stream_guard.asking.budgets import NANOS, worst_case
+from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.cli.progress import extent_of_all, show_progress
 from stream_guard.cli.sharing import Job, open_workers
 from stream_guard.decoding.dead_letters import DeadLetters
+from stream_guard.engine import Engine
 from stream_guard.model import Finding
 from stream_guard.observability.counts import Counts
+from stream_guard.ports import Answer
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.replay import Replay
 
@@ -36,7 +43,37 @@ def judge(job: Job, assembly: Assembly) -> Judged:
         replay = Replay(workers, lambda given, _: found.extend(given), letters, batch=_STRETCH, watch=watch)
         replay.run()
     counts.add(replay.summary().counts)
+    if job.asks:
+        found = ask_judge(found, Engine(job.load(assembly), counts), assembly)
     return Judged([from_here(finding) for finding in found], counts, letters)
+
+
+def ask_judge(found: list[Finding], engine: Engine, assembly: Assembly) -> list[Finding]:
+    """Return findings with those that a judge has the last word on as it answers; all others stay in their places."""
+    asked = questions_in(found)
+    desk = assembly.open_desk(engine.policy, f"check {secrets.token_hex(8)}", engine.counts) if asked else None
+    if desk is None:
+        return settle_all(found, engine, {})
+    judge, inquiries = assembly.settings.judge, {one.inquiry.digest: one.inquiry for one in asked if one.inquiry}
+    most = sum(worst_case(one.words, one.excerpt, judge) for one in inquiries.values()) / NANOS
+    typer.echo(f"asking {judge.model or 'the judge'} {len(inquiries)} questions, for ${most:.4f} at most", err=True)
+    desk.start()
+    try:
+        desk.put(asked, engine.policy.version)
+        desk.drain()
+        settled = desk.take_all()
+    finally:
+        desk.close()
+    return settle_all(found, engine, {one.finding.alert_id: one.answer for one in settled})
+
+
+def settle_all(found: list[Finding], engine: Engine, answers: Mapping[str, Answer | None]) -> list[Finding]:
+    """Return findings in their order, with what answers make of those that waited for one."""
+    judged = [
+        finding if finding.inquiry is None else engine.settle(finding, answers.get(finding.alert_id))
+        for finding in found
+    ]
+    return [finding for finding in judged if finding is not None]
 
 
 def from_here(finding: Finding) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,6 +35,10 @@ def learn(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     refuse: Annotated[list[str] | None, typer.Option(help="Do not propose this rule again.")] = None,
     ask: Annotated[bool, typer.Option("--ask", help="Ask about each rule that nobody has answered to.")] = False,
+    save: Annotated[
+        bool,
+        typer.Option("--save", help="Show the rules on the page, and take what people said there into the policy."),
+    ] = False,
     alarms: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="The share of unseen fine sessions that may have an alarm.")
     ] = 0.05,
@@ -67,6 +72,9 @@ def learn(  # noqa: PLR0913, PLR0917  # as many as a user may say
             return
         if accept or refuse or ask:
             lessons.answer(accept or (), refuse or (), ask=ask)
+        if save:
+            with closing(assembly.open_history()) as history:
+                lessons.save(history)
     if not learned.proposed:
         raise typer.Exit(INCONCLUSIVE)
 

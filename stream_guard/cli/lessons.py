@@ -10,9 +10,13 @@ import typer
 
 from stream_guard.cli.listing import plain
 from stream_guard.errors import SettingsError
+from stream_guard.history import lessons
+from stream_guard.history.database import Database
+from stream_guard.history.lessons import SHOWN_SESSIONS, KeptLesson, LessonState
 from stream_guard.learning.answers import answers_file, read_answers
 from stream_guard.learning.drift import RecordingDrift
 from stream_guard.learning.learned import Learned, Lesson
+from stream_guard.model import Json
 from stream_guard.policy.editing import add_rules
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.message_parts import did_you_mean, show
@@ -106,7 +110,40 @@ class Lessons:
             taken += self._ask()
         for rule_id in taken:
             self._answers.accept(rule_id, proposed[rule_id].candidate.words)
-        self._write([proposed[rule_id] for rule_id in dict.fromkeys(taken)])
+        accepted = [proposed[rule_id] for rule_id in dict.fromkeys(taken)]
+        self._write([lesson.candidate.as_rule(self._reason(lesson)) for lesson in accepted])
+
+    def save(self, history: Database) -> None:
+        """Keep what is proposed for the page, and take over what people said there."""
+        kept = lessons.save(history, (self._as_kept(lesson) for lesson in self._learned.proposed))
+        accepted = [one for one in kept if one.state == "accepted" and one.id not in self._answers.accepted]
+        for one in kept:
+            if one.state == "refused":
+                self._answers.refuse(one.id, one.words)
+        for one in accepted:
+            self._answers.accept(one.id, one.words)
+        self._write([one.rule for one in accepted])
+        _say(f"{sum(one.state == 'open' for one in kept)} rules wait for an answer on the page, under Learned")
+
+    def _as_kept(self, lesson: Lesson) -> KeptLesson:
+        """Return a lesson for the page; an answer from the terminal counts there too."""
+        rule, said = lesson.candidate, self._answers
+        state: LessonState = "open"
+        if said.are_given(rule.id):
+            state = "accepted" if rule.id in said.accepted else "refused"
+        return KeptLesson(
+            id=rule.id,
+            words=rule.words,
+            rule=rule.as_rule(self._reason(lesson)),
+            support=rule.support,
+            sessions=self._learned.sessions,
+            broken=len(lesson.broken),
+            broken_in=tuple(sorted(lesson.broken)[:SHOWN_SESSIONS]),
+            alarms=len(lesson.alarms),
+            judged=self._learned.judged,
+            at_most=lesson.at_most,
+            state=state,
+        )
 
     def _ask(self) -> list[str]:
         taken: list[str] = []
@@ -121,11 +158,10 @@ class Lessons:
                 self._answers.refuse(lesson.candidate.id, lesson.candidate.words)
         return taken
 
-    def _write(self, accepted: Sequence[Lesson]) -> None:
+    def _write(self, rules: Sequence[dict[str, Json]]) -> None:
         """Write the policy first: a rule that counts as accepted and is nowhere would never be proposed again."""
         file, memory = self._policy, answers_file(self._policy)
-        if accepted:
-            rules = [lesson.candidate.as_rule(self._reason(lesson)) for lesson in accepted]
+        if rules:
             try:
                 text = add_rules(file.read_text(encoding="utf-8"), rules)
             except FileNotFoundError:
@@ -134,7 +170,7 @@ class Lessons:
                 raise SettingsError(f"{file}: cannot be read: {error}") from None
             load_policy(text, self._registry, file=str(file), folder=file.parent)
             write_files(file.parent, {file.name: text}, force=True)
-            _say(f"\n{file}: {len(accepted)} rules, in shadow mode; `stream-guard policy promote` takes one into force")
+            _say(f"\n{file}: {len(rules)} rules, in shadow mode; `stream-guard policy promote` takes one into force")
         write_files(memory.parent, {memory.name: self._answers.as_text()}, force=True)
         _say(f"{memory}: {len(self._answers.accepted)} accepted, {len(self._answers.refused)} refused")
 

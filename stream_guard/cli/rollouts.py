@@ -15,7 +15,6 @@ from stream_guard.commands import ListFormat, SettingsFile, load_plugins
 from stream_guard.errors import PolicyError, SettingsError
 
 if TYPE_CHECKING:
-    from stream_guard.policy.spec import Policy
     from stream_guard.registry import Registry
     from stream_guard.settings import Settings
     from stream_guard.worker.rollouts import ControlRecords, PolicyRollout
@@ -40,13 +39,18 @@ def publish(
     settings_file: SettingsFile = None,
 ) -> None:
     """Roll a policy out to all workers that follow the topic; tenants that are named are held back."""
+    from stream_guard.engine import Engine
+    from stream_guard.observability.counts import Counts
     from stream_guard.policy.convert import to_yaml
     from stream_guard.policy.load import load_policy
-    from stream_guard.worker.rollouts import PolicyRollout, PublishedPolicy
+    from stream_guard.worker.rollouts import PolicyRollout, PublishedPolicy, refuse_for_rollouts
 
     settings, registry = load_plugins(settings_file)
     policy = load_policy(file, registry)
-    _refuse_cross_session(file, policy)
+    try:
+        refuse_for_rollouts(Engine(policy, Counts(), mode="stream"))
+    except SettingsError as error:
+        raise SettingsError(f"{file}: {error}") from None
     current = _read(to, settings, registry).latest()
     if hold and current is None:
         raise SettingsError(f"{to} has no policy yet that {', '.join(hold)} could keep; publish the one in force first")
@@ -93,16 +97,6 @@ def list_rollouts(
 
     settings, registry = load_plugins(settings_file)
     show(list_all(_read(to, settings, registry)), _COLUMNS, form)
-
-
-def _refuse_cross_session(file: Path, policy: Policy) -> None:
-    from stream_guard.engine import Engine
-    from stream_guard.observability.counts import Counts
-
-    if Engine(policy, Counts(), mode="stream").cross_session:
-        raise SettingsError(
-            f"{file}: it has rules that look across sessions, and those cannot come from a topic; use the policy file"
-        )
 
 
 def _read(to: str, settings: Settings, registry: Registry) -> ControlRecords:

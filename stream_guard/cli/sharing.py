@@ -49,6 +49,7 @@ class Job:
     settings: Settings
     span: TimeSpan = TimeSpan()  # noqa: RUF009  # frozen
     checkpoint: Path | None = None  # of one source only
+    asks: bool = False  # whether a judge will be asked what its answers on record leave open
 
     def load(self, assembly: Assembly) -> Policy:
         """Return the policy as it was when the work began, whatever has become of the file."""
@@ -126,10 +127,12 @@ def open_reader(
         store = CheckpointStore(job.checkpoint.with_name(job.checkpoint.name + suffix))
         assembly.opened.callback(store.close)
     decoder = assembly.make_decoder(job.form, recorded=pacer is None)
+    policy = job.load(assembly)
+    answers = assembly.open_answers(policy, asks=job.asks)
     return ShareReader(
         _open_sources(job, assembly, store, stop),
         EventSelection(decoder, share, job.span, pacer),
-        open_table(job.load(assembly), Counts(), without_eviction(job.settings.sessions), store),
+        open_table(policy, Counts(), without_eviction(job.settings.sessions), store, answers=answers),
         progress=store,
         stopped=stop.is_set if stop is not None and pacer is not None else lambda: False,
     )

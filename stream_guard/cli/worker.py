@@ -68,7 +68,6 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     from prometheus_client import CollectorRegistry
 
-    from stream_guard.engine import Engine
     from stream_guard.observability.counts import Counts
     from stream_guard.observability.logs import set_up_logs
     from stream_guard.observability.metrics import Metrics
@@ -117,9 +116,9 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     collected = CollectorRegistry()
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
-    engine = Engine(following.current, counts, mode="stream", max_states=settings.sessions.max_states)
-    rollouts = _follow_topic(assembly, engine, form) if settings.worker.policy_topic else None
     with assembly:
+        engine = _open_engine(assembly, following.current, counts)
+        rollouts = _follow_topic(assembly, engine, form) if settings.worker.policy_topic else None
         shown = _open_page(assembly, following, rollouts, counts, policy) if page else None
         for line in page_lines(shown) if shown is not None else ():
             _logger.info("%s", line)
@@ -185,16 +184,27 @@ def _open_page(
 def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
     """Return what takes in the policies of a topic; until the first, that of the file is in force."""
     from stream_guard.policy.load import load_policy
-    from stream_guard.worker.assembly import prepare_rollouts, refuse_cross_session
-    from stream_guard.worker.rollouts import RolloutLog
+    from stream_guard.worker.assembly import prepare_rollouts
+    from stream_guard.worker.rollouts import RolloutLog, refuse_for_rollouts
 
-    refuse_cross_session(file)
+    refuse_for_rollouts(file)
 
     def load(text: str) -> Policy:
         return load_policy(text, assembly.registry, file="rollout")
 
     prepare = prepare_rollouts(load, lambda policy: assembly.fit(policy, form), assembly.settings)
     return RolloutLog(file, prepare, file.counts)
+
+
+def _open_engine(assembly: Assembly, policy: Policy, counts: Counts) -> Engine:
+    """Return the rules, ready to run, with the desk where their questions to a judge wait, if they have any."""
+    from stream_guard.engine import Engine
+    from stream_guard.running.assembly import start_desk
+
+    desk = assembly.open_desk(policy, f"worker {assembly.settings.worker.group}", counts)
+    start_desk(desk, assembly)
+    answers, most = desk or assembly.open_answers(policy), assembly.settings.sessions.max_states
+    return Engine(policy, counts, mode="stream", max_states=most, answers=answers)
 
 
 def _note_batch(metrics: Metrics, counts: Counts, seconds: float, _records: int) -> None:

@@ -66,6 +66,7 @@ def make_finding(
         suppressed=suppressed,
         attempt=event.attempt if isinstance(event, ToolCall) else -1,
         followup=hit.followup,
+        inquiry=hit.inquiry,
     )
 
 

@@ -25,19 +25,22 @@ from stream_guard.engine.gaps import (
     may_have_missed,
 )
 from stream_guard.engine.index import GateGroup, Index, Plan
+from stream_guard.engine.judged import judged_finding
 from stream_guard.engine.key_state import Address, KeyState
 from stream_guard.engine.late_questions import LateQuestions
 from stream_guard.engine.names import ToolNames
 from stream_guard.engine.remembered import RememberedConditions
 from stream_guard.engine.reporting import Reporter
-from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED, Answer
+from stream_guard.engine.rule_loop import ANSWERED, OPENED, RAISED
+from stream_guard.engine.rule_loop import Answer as HandlerAnswer
 from stream_guard.engine.states import RuleStates
 from stream_guard.engine.texts import has_text, lacks_content, lacks_text
 from stream_guard.engine.twins import TwinJudge, make_twins, may_vary
 from stream_guard.errors import StreamGuardError
-from stream_guard.model import Event, Hit, SessionEnd, ToolCall, Unsure
+from stream_guard.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.observability.counts import Counts
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import NO_ANSWERS, Answer, JudgeAnswers
 from stream_guard.rule import SETTLED, Mode, Verdict
 
 
@@ -45,9 +48,16 @@ class Engine:
     """All rules of one policy, ready to fold events into key states. Holds no session state itself."""
 
     def __init__(
-        self, policy: Policy, counts: Counts | None = None, *, mode: Mode | None = None, max_states: int = 1000
+        self,
+        policy: Policy,
+        counts: Counts | None = None,
+        *,
+        mode: Mode | None = None,
+        max_states: int = 1000,
+        answers: JudgeAnswers = NO_ANSWERS,
     ) -> None:
         self.policy = policy
+        self.answers = answers
         self.counts = counts if counts is not None else Counts()
         self.max_states = max_states
         rules = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
@@ -56,6 +66,7 @@ class Engine:
         self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
         self.has_twins = len(self.bounds) > len(rules)  # whether a rule that stops asks about arguments
         self.by_tag = {bound.tag: bound for bound in self.bounds}
+        self._by_slot = {bound.spec.slot: bound for bound in rules}
         self.is_inline = mode == "inline"
         self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
         self._arrange()
@@ -70,10 +81,15 @@ class Engine:
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())
-        self._reporter = Reporter(self.counts, self.derived, len(rules))
+        self._reporter = Reporter(self.counts, self.derived, len(rules), answers)
         self._states = RuleStates(self.bounds, self.counts, max_states)
         self._twins = TwinJudge(self._states)
         self._ends = RuleEnds(self.bounds, self._states, self._reporter, self._fail)
+
+    def settle(self, finding: Finding, answer: Answer | None) -> Finding | None:
+        """Return what an answer makes of a finding that waited for it, None where nothing is left; count it."""
+        bound = self._by_slot.get(finding.slot)
+        return judged_finding(finding, answer) if bound is None else self._reporter.settle(bound, finding, answer)
 
     def asks_about(self, tool: str) -> bool:
         """Whether a rule that stops asks about the arguments of a tool."""
@@ -129,7 +145,7 @@ class Engine:
             return
         if asleep := key_state.asleep & (plan.mask if event.time is not None else plan.untimed_mask):
             plan = plan.awake.get(asleep) or plan.without(asleep)
-        answers: list[Answer] | None = None
+        answers: list[HandlerAnswer] | None = None
         if plan.loop is not None:
             answers = plan.loop.run(event, memory, key_state.states)
         found = () if plan.texts is None else plan.texts.waiting_for(event)
@@ -170,7 +186,7 @@ class Engine:
             if doubted:
                 self._reporter.contest(doubted, event, evaluation)
 
-    def _take(self, answers: list[Answer], event: Event, evaluation: Evaluation) -> None:
+    def _take(self, answers: list[HandlerAnswer], event: Event, evaluation: Evaluation) -> None:
         """Take what the rules of the hot path answered, in the order of their answers."""
         for sort, whose, value in answers:
             if sort == OPENED:

@@ -24,6 +24,7 @@ NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is ope
 UNREADABLE: Final = "arguments that can be read"
 TAKEN_ALIKE: Final = "arguments that every executor takes alike: numbers and flags as such, not as texts"
 UNKNOWN_AGENT: Final = "an agent that the policy knows"
+NO_ANSWER: Final = "the answer of a judge"
 FORGOTTEN: Final = "what it had to forget: more came than it remembers"
 
 

@@ -14,6 +14,7 @@ HIT: Final = "hit"
 HELD: Final = "held"  # it fired, and its cooldown held the finding back
 FAILED: Final = "failed"  # it raised an exception
 UNEVALUABLE: Final = "unevaluable"
+ASKED: Final = "asked"  # a judge has the last word; the text is the digest of the inquiry
 CONTESTED: Final = "contested"  # of no rule: common readers differ on what the arguments are
 
 NO_RULE: Final = -1

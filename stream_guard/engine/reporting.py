@@ -10,19 +10,30 @@ from stream_guard.engine.bound import BoundRule
 from stream_guard.engine.derived_labels import DerivedLabels
 from stream_guard.engine.evaluation import Evaluation
 from stream_guard.engine.findings import At, Moment, contested_finding, error_finding, make_finding
-from stream_guard.engine.gaps import FORGOTTEN, NO_CLOCK, TAKEN_ALIKE, UNKNOWN_AGENT, UNREADABLE, is_unreadable
+from stream_guard.engine.gaps import (
+    FORGOTTEN,
+    NO_ANSWER,
+    NO_CLOCK,
+    TAKEN_ALIKE,
+    UNKNOWN_AGENT,
+    UNREADABLE,
+    is_unreadable,
+)
+from stream_guard.engine.judged import is_answered, judged_finding
 from stream_guard.engine.key_state import Address
-from stream_guard.engine.objections import FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
-from stream_guard.model import Action, Hit, Settled, ToolCall, Unsure
+from stream_guard.engine.objections import ASKED, FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
+from stream_guard.model import Action, Finding, Hit, Settled, ToolCall, Unsure
 from stream_guard.observability.counts import Counts
+from stream_guard.ports import NO_ANSWERS, Answer, JudgeAnswers
 from stream_guard.redaction import redact_text
 
 
 class Reporter:
     """Writes answers of rules into the evaluation that they belong to, and counts them."""
 
-    def __init__(self, counts: Counts, derived: DerivedLabels, rules: int) -> None:
+    def __init__(self, counts: Counts, derived: DerivedLabels, rules: int, answers: JudgeAnswers = NO_ANSWERS) -> None:
         self._counts = counts
+        self._answers = answers
         self._derived = derived
         self._failed: set[int] = set()
         self._most_objections = 4 * rules + 4
@@ -46,7 +57,8 @@ class Reporter:
         if type(hit) is Settled or isinstance(hit, Settled):
             key_state.asleep |= bound.bit
             return
-        self._counts.hits[bound.number] += 1
+        if hit.inquiry is None:
+            self._counts.hits[bound.number] += 1
         if bound.spec.set_labels:
             self._derived.set(bound.spec.set_labels, key_state.memory)
         time = event.time if event is not None else time
@@ -56,18 +68,59 @@ class Reporter:
             # As far back too: a stamp from the future must not hold back what comes now.
             if last is not None and abs(time - last) < bound.spec.cooldown:
                 key_state.cooldowns[address] = (last, suppressed + 1)
-                self._counts.suppressed += 1
-                if not hit.followup:
-                    self._object(evaluation, bound, HELD, _objection(bound, hit))
+                self._hold_back(bound, hit, evaluation, address, Moment(at, time))
                 return
             key_state.cooldowns[address] = (time, 0)
-        self._counts.findings[bound.number] += 1
-        if not hit.followup:
-            self._object(evaluation, bound, HIT, _objection(bound, hit))
         finding = make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed)
         if event is None and self._derived and "session" in bound.spec.key:
             finding = replace(finding, labels=self._derived.beside(finding.labels, key_state.memory))
+        if hit.inquiry is not None:
+            self._consult(bound, finding, evaluation)
+            return
+        self._counts.findings[bound.number] += 1
+        self._object_to_hit(bound, hit, evaluation, HIT)
         evaluation.findings.append(finding)
+
+    def _hold_back(self, bound: BoundRule, hit: Hit, evaluation: Evaluation, address: Address, moment: Moment) -> None:
+        """Keep a finding back. A gate is told of it all the same, and a judge asked where an attempt waits for that."""
+        self._counts.suppressed += 1
+        if hit.inquiry is None:
+            self._object_to_hit(bound, hit, evaluation, HELD)
+        elif bound.spec.stops:
+            held = make_finding(bound, hit, evaluation.event, evaluation.key_state, address, moment, 0)
+            self._consult(bound, replace(held, shadow=True), evaluation)
+
+    def _object_to_hit(self, bound: BoundRule, hit: Hit, evaluation: Evaluation, cause: str) -> None:
+        if not hit.followup:
+            self._object(evaluation, bound, cause, _objection(bound, hit))
+
+    def _consult(self, bound: BoundRule, finding: Finding, evaluation: Evaluation) -> None:
+        """Let the judge's answer decide on a finding; without one, it is left for whoever asks.
+
+        Nothing of this is remembered: the states are the same whether a judge has answered or will.
+        """
+        inquiry = finding.inquiry
+        assert inquiry is not None  # noqa: S101  # the caller's promise
+        self._object(evaluation, bound, ASKED, inquiry.digest)
+        answer = self._answers.find(inquiry.digest)
+        if not is_answered(answer) and self._answers.asks:
+            evaluation.findings.append(finding)
+        elif (found := self.settle(bound, finding, answer)) is not None:
+            evaluation.findings.append(found)
+
+    def settle(self, bound: BoundRule, finding: Finding, answer: Answer | None) -> Finding | None:
+        """Return what an answer makes of a finding, and count it; one that a cooldown held back is counted no more."""
+        found = judged_finding(finding, answer)
+        if not is_answered(answer):
+            self._counts.unevaluable[bound.number] += 1
+            self._counts.lacking[bound.lacking(NO_ANSWER)] += 1
+        elif found is not None:
+            self._counts.hits[bound.number] += 1
+        if finding.shadow and not bound.spec.shadow:
+            return None
+        if found is not None:
+            self._counts.findings[bound.number] += 1
+        return found
 
     def fail(self, bound: BoundRule, error: Exception, evaluation: Evaluation) -> None:
         """Count an exception of a rule, and report the first one of each rule."""

@@ -7,10 +7,13 @@ from operator import itemgetter
 from typing import Final, Literal
 
 from stream_guard.engine import Engine
-from stream_guard.engine.objections import CONTESTED, FAILED, HELD, UNEVALUABLE, Objection
+from stream_guard.engine.gaps import NO_ANSWER
+from stream_guard.engine.judged import is_answered
+from stream_guard.engine.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
 from stream_guard.guard.coverage import Coverage
 from stream_guard.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
 from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.redaction import redact_text
 
 _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
     Action.ALLOW: "allow",
@@ -29,7 +32,9 @@ class Decider:
 
     def __init__(self, policy: Policy, engine: Engine | None = None) -> None:
         self._policy = policy
-        self._coverage = Coverage(policy, engine or Engine(policy, mode="inline"))
+        engine = engine or Engine(policy, mode="inline")
+        self._answers = engine.answers
+        self._coverage = Coverage(policy, engine)
         agents = policy.agents
         self._place = {
             spec.slot: (agents.effective_order(spec.agent), number) for number, spec in enumerate(policy.rules)
@@ -47,6 +52,10 @@ class Decider:
         if len(found) > 1:
             found = self.in_order(found)
         acted_on = [finding for finding in found if _is_about(attempt, finding)]
+        open_questions = tuple(
+            one.text for one in objections if one.cause == ASKED and not is_answered(self._answers.find(one.text))
+        )
+        objections = [answered for one in objections if (answered := self._answered(one)) is not None]
         asked = [wanted for objection in objections if (wanted := self._wanted(objection)) is not None]
         action, reason, advice = max(asked, key=itemgetter(0), default=(Action.ALLOW, "", ""))
         return Decision(
@@ -62,11 +71,25 @@ class Decider:
             rule_ids=self._rule_ids(acted_on, objections),
             rules=self._rules(plain.rules, objections),
             advice=advice,
+            asked=open_questions,
         )
 
     def fails_open(self, objections: Sequence[Objection]) -> bool:
         """Whether a rule raised: an attempt that goes through all the same is counted."""
         return any(objection.cause == FAILED for objection in objections)
+
+    def _answered(self, objection: Objection) -> Objection | None:
+        """Return what is left of an objection now that a judge has answered, or has not yet.
+
+        Asked anew at every question: the answer may have come since the attempt was judged.
+        """
+        if objection.cause != ASKED:
+            return objection
+        answer = self._answers.find(objection.text)
+        if answer is None or answer.violated is None:
+            return Objection(objection.rule, UNEVALUABLE, NO_ANSWER)
+        why = redact_text(answer.explanation)
+        return Objection(objection.rule, HIT, f"a judge says no: {why}") if answer.violated else None
 
     def _wanted(self, objection: Objection) -> tuple[Action, str, str] | None:
         """Return the action that an objection asks for, the reason, and advice; None when it asks for none."""

@@ -31,6 +31,7 @@ from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
 from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import Answer
 from stream_guard.sessions.stored import FRESH
 
 _logger = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class _Remembered(msgspec.Struct, frozen=True):
     record: int = 0  # of an allow: the number of the audit record that seals this row
     advice: str = ""
     at: float = 0.0  # of an allow: when it was given
+    asked: tuple[str, ...] = ()  # digests of what a judge had not answered
 
 
 _Judged: TypeAlias = tuple[Ruling, str, float | None]
@@ -131,6 +133,12 @@ class Gate:
                 found += findings
             return self._follow(found)
 
+    def tell(self, answered: Sequence[tuple[Finding, Answer | None]]) -> None:
+        """Follow up what waited for a judge, now that there is an answer, or none will come."""
+        found = [found for finding, answer in answered if (found := self.guard.settle(finding, answer)) is not None]
+        with self._lock:
+            self._follow(found)
+
     def action_of(self, alerts: Sequence[Alert]) -> Action:
         """Return the strictest action of the rules that found something, for a caller that may still hold it up."""
         if not alerts:
@@ -172,6 +180,9 @@ class Gate:
         key = self._key(attempt)
         ended = self._ended(attempt.session_id)
         known = self._remembered(key, attempt) if ended is None else None
+        if known is not None and known.asked and self.guard.knows_more(known.asked):
+            self._reopen(attempt, key)
+            known = None
         if known is not None:
             return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known, rewriting)
         # Judged before, when the history could not be written: its findings are not lost.
@@ -212,15 +223,28 @@ class Gate:
             rule_ids=decision.rule_ids,
             rules=decision.rules,
             advice=decision.advice,
+            asked=decision.asked,
         )
         return ruling, judged.event_id, judged.time
+
+    def _reopen(self, attempt: ToolCall, key: str) -> None:
+        """Forget an answer that was given before a judge's: the attempt is judged anew, with what the judge said."""
+        with self.database.transaction() as statements:
+            statements.run("DELETE FROM sg_rulings WHERE attempt = ?", key)
+            self.reviews.withdraw(statements, attempt, self.policy.version)
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rewriting: Rewriting | None) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
         with self.database.transaction() as statements:
             self._record(statements, ruling.alerts, follow_up=False)
             remembered = _Remembered(
-                ruling.action, ruling.reason, ruling.rule_ids, ruling.checked, ruling.rules, advice=ruling.advice
+                ruling.action,
+                ruling.reason,
+                ruling.rule_ids,
+                ruling.checked,
+                ruling.rules,
+                advice=ruling.advice,
+                asked=ruling.asked,
             )
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from stream_guard.engine import Engine
+from stream_guard.engine.judged import is_answered
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event
 from stream_guard.guard.obligations import EndPreview
@@ -20,6 +21,8 @@ from stream_guard.model import Action, Decision, Event, Finding, GateDecision, H
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import NO_ANSWERS, JudgeAnswers
+from stream_guard.ports import Answer as JudgeAnswer
 from stream_guard.sessions.ended import CommittingStore, EndedSessions
 from stream_guard.sessions.kept import NO_LIMIT
 from stream_guard.sessions.stored import OpenCall
@@ -60,6 +63,7 @@ class Guard:
         counts: Counts | None = None,
         limits: SessionLimits | None = None,
         clock: Callable[[], float | None] | None = None,
+        answers: JudgeAnswers = NO_ANSWERS,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
         self._store = store if store is not None else MemoryStore()
@@ -67,7 +71,9 @@ class Guard:
         self._is_shared = self._store.is_shared
         if self._is_shared:
             limits = (limits or SessionLimits()).model_copy(update={"in_memory": 0, "max_live": NO_LIMIT})
-        self._table = open_table(policy, self.counts, limits, self._store, mode="inline")
+        self._table = open_table(policy, self.counts, limits, self._store, mode="inline", answers=answers)
+        # Gets what a judge is to be asked, before the caller gets an answer; returns what nobody will be asked.
+        self.ask: Callable[[Sequence[Finding]], Sequence[Finding]] = _nobody
         if self._is_kept:
             self._table.append_to(self._store)
         self._skew = self._table.limits.max_future_skew
@@ -118,6 +124,7 @@ class Guard:
         found: list[Finding] = []
         with self._lock:
             self._table.end_all(found)
+            self._hand_on(found)
             self._save()
         return found
 
@@ -167,7 +174,17 @@ class Guard:
 
     def engine_for(self, policy: Policy) -> Engine:
         """Return what ``use`` takes: another policy, compiled while this guard goes on judging."""
-        return Engine(policy, self.counts, mode="inline", max_states=self._engine.max_states)
+        now = self._engine
+        return Engine(policy, self.counts, mode="inline", max_states=now.max_states, answers=now.answers)
+
+    def knows_more(self, asked: Iterable[str]) -> bool:
+        """Whether a judge has answered one of the inquiries with these digests meanwhile."""
+        return any(is_answered(self._engine.answers.find(digest)) for digest in asked)
+
+    def settle(self, finding: Finding, answer: JudgeAnswer | None) -> Finding | None:
+        """Return what an answer makes of a finding that waited for it."""
+        with self._lock:
+            return self._engine.settle(finding, answer)
 
     def use(self, engine: Engine) -> None:
         """Judge by another policy from the next event on. Rules that did not change keep their states.
@@ -220,6 +237,7 @@ class Guard:
         found: list[Finding] = []
         counted = self._count(attempt, found)
         attempt, call = counted.call, counted.opened
+        self._hand_on(found)
         self._tidy()
         if counted.asked_again:
             attempt = replace(attempt, time=call.since)  # recorded again, it is what was recorded then
@@ -240,8 +258,8 @@ class Guard:
             reason = f"the session was ended: {ended}"
             action = Action.TERMINATE_SESSION
             decision = replace(decision, action=action, reason=reason, session_ended=True)
-        if action is not _ALLOW and not call.refused:
-            self._refuse(attempt, call, decision)
+        if (action is not _ALLOW) is not call.refused:
+            self._note_change(attempt, call, decision)
         return JudgedAttempt(decision, attempt, is_new_end)
 
     def _count(self, attempt: ToolCall, found: list[Finding]) -> Counted:
@@ -261,17 +279,24 @@ class Guard:
             counted = table.feed_now(attempt, found)
         return counted
 
-    def _refuse(self, attempt: ToolCall, call: OpenCall, decision: Decision) -> None:
-        """Fold the refusal into the rules' states: a blocked confirmation confirms nothing."""
-        call.refused = True
+    def _note_change(self, attempt: ToolCall, call: OpenCall, decision: Decision) -> None:
+        """Fold a refusal into the rules' states: a blocked confirmation confirms nothing. So for one taken back."""
+        call.refused = decision.action is not _ALLOW
         self._table.feed_now(decision_event(attempt, decision.action, decision.rule_ids), [])
 
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
         self._table.feed(event, found)
+        self._hand_on(found)
         self._list(found)
         self._tidy()
         return found
+
+    def _hand_on(self, found: list[Finding]) -> None:
+        """Take out what a judge is to be asked, and hand it on: it is no finding yet."""
+        if self._engine.answers.asks and (asked := [finding for finding in found if finding.inquiry is not None]):
+            unasked = [self._engine.settle(finding, None) for finding in self.ask(asked)]
+            found[:] = [one for one in (*found, *unasked) if one is not None and one.inquiry is None]
 
     def _list(self, found: Iterable[Finding]) -> None:
         fresh: dict[tuple[str, int], list[Finding]] = {}
@@ -294,3 +319,8 @@ class Guard:
             self._looked_through = now if is_due else self._looked_through
         self._table.make_room()
         self._untidied = 0
+
+
+def _nobody(asked: Sequence[Finding]) -> Sequence[Finding]:
+    """Return the questions: nobody can be asked."""
+    return asked

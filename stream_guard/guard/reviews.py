@@ -97,6 +97,13 @@ class Reviews:
         self.notify(asked)
         return asked
 
+    def withdraw(self, statements: Statements, attempt: ToolCall, policy_version: str) -> None:
+        """Void the open reviews of an attempt: it is judged anew, and nobody need answer for it."""
+        digest = sha256(canonical(attempt.args)).hexdigest()
+        binding = binding_of(attempt.session_id, attempt.tool, digest, policy_version)
+        for known in review_rows.select(statements, "WHERE binding = ? AND status = 'open'", binding):
+            self._set_status(statements, known, "void", self._clock())
+
     def alert(self, statements: Statements, incident: str, alert: Alert) -> Review:
         """Open an ``anomaly_alert``: a person should see it, and no attempt waits for the answer."""
         opened = Review(

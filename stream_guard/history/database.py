@@ -75,6 +75,23 @@ TABLES: Final = (
     "CREATE INDEX IF NOT EXISTS sg_bypasses_expires ON sg_bypasses (expires)",
     """CREATE TABLE IF NOT EXISTS sg_policies (
         number BIGINT PRIMARY KEY, version TEXT NOT NULL, since DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
+    # What judges are asked. An alert waits for the answer; budgets are by day.
+    """CREATE TABLE IF NOT EXISTS sg_inquiries (
+        id TEXT PRIMARY KEY, state TEXT NOT NULL, rule TEXT NOT NULL, tenant TEXT NOT NULL,
+        opened DOUBLE PRECISION NOT NULL, until DOUBLE PRECISION NOT NULL, body TEXT NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_inquiries_state ON sg_inquiries (state, until)",
+    "CREATE INDEX IF NOT EXISTS sg_inquiries_opened ON sg_inquiries (opened, id)",
+    """CREATE TABLE IF NOT EXISTS sg_waiting (
+        alert TEXT NOT NULL, owner TEXT NOT NULL, inquiry TEXT NOT NULL, state TEXT NOT NULL,
+        until DOUBLE PRECISION NOT NULL, body TEXT NOT NULL, PRIMARY KEY (alert, owner))""",
+    "CREATE INDEX IF NOT EXISTS sg_waiting_inquiry ON sg_waiting (inquiry)",
+    "CREATE INDEX IF NOT EXISTS sg_waiting_owner ON sg_waiting (owner, state)",
+    """CREATE TABLE IF NOT EXISTS sg_budgets (
+        scope TEXT NOT NULL, name TEXT NOT NULL, day TEXT NOT NULL, calls BIGINT NOT NULL, nanos BIGINT NOT NULL,
+        PRIMARY KEY (scope, name, day))""",
+    # Rules that were learned, and what people said to them.
+    """CREATE TABLE IF NOT EXISTS sg_lessons (
+        id TEXT PRIMARY KEY, number BIGINT NOT NULL, state TEXT NOT NULL, body TEXT NOT NULL)""",
     # Of clients that speak ACS.
     "CREATE TABLE IF NOT EXISTS sg_acs_sessions (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS sg_acs_requests (request TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",

@@ -15,6 +15,7 @@ Eviction: TypeAlias = Literal[
 CloseReason: TypeAlias = Literal["closed", "idle", "end_of_input", "evicted"]
 DeadLetterClass: TypeAlias = Literal["decode", "oversize", "limit", "internal"]
 DeliveryResult: TypeAlias = Literal["ok", "failed", "rejected", "retried", "summed"]
+InquiryResult: TypeAlias = Literal["broken", "kept", "no_answer", "no_budget"]
 ReloadResult: TypeAlias = Literal["ok", "unchanged", "failed"]
 RestoreFigure: TypeAlias = Literal["rows", "rows_left", "seconds"]
 CopyState: TypeAlias = Literal["complete", "behind"]
@@ -64,6 +65,8 @@ class Counts:
         "fields",
         "findings",
         "hits",
+        "inquiries",
+        "judge_dollars",
         "lacking",
         "lag",
         "late_events",
@@ -115,6 +118,10 @@ class Counts:
         self.rule_errors: defaultdict[int, int] = defaultdict(int)  # by rule: handlers that raised
         self.replaced_policies: defaultdict[ByRule, int] = defaultdict(int)  # sums of the above for replaced policies
         self.policy_reloads: defaultdict[ReloadResult, int] = defaultdict(int)  # changes of the policy file
+        self.inquiries: defaultdict[tuple[str, InquiryResult], int] = defaultdict(
+            int
+        )  # to judges, by rule id and answer
+        self.judge_dollars: defaultdict[str, float] = defaultdict(float)  # what they cost, by rule id
         self.suppressed = 0  # findings that a cooldown held back
         self.type_mismatches = 0  # attempts that passed because a value had another type than the rule compares
         self.fail_open = 0  # attempts that passed an inline gate although a rule raised

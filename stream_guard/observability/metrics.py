@@ -165,6 +165,7 @@ class Metrics(Collector):
             ("rule_results", "What rules said: fail, unevaluable or error", ("rule", "result")),
         ):
             yield _labelled(name, text, labels, {key[1]: value for key, value in numbers.items() if key[0] == name})
+        yield from self._judge_metrics()
         yield _total("suppressed", "Findings held back by a cooldown", self._counts.suppressed)
         mismatches = self._counts.type_mismatches
         yield _total("type_mismatches", "Attempts that passed because a value had another type", mismatches)
@@ -177,6 +178,17 @@ class Metrics(Collector):
         for rule_id in sorted(self._shadow):
             shadow.add_metric((rule_id,), 1)
         yield shadow
+
+    def _judge_metrics(self) -> Iterator[Metric]:
+        asked, spent = dict(self._counts.inquiries), dict(self._counts.judge_dollars)
+        by_rule: dict[Labels, int] = {(rule, result): number for (rule, result), number in asked.items()}
+        yield _labelled("inquiries", "Questions of rules to a judge, and what it said", ("rule", "result"), by_rule)
+        dollars = CounterMetricFamily("stream_guard_judge_dollars", "What questions to a judge cost", labels=("rule",))
+        for rule in sorted(spent):
+            dollars.add_metric((rule,), spent[rule])
+        yield dollars
+        each = [((rule,), spent[rule] / asked[rule, "broken"]) for rule in spent if asked.get((rule, "broken"))]
+        yield _gauge("judge_dollars_per_alert", "Cost of questions, by alert that came of them", ("rule",), each)
 
     def _output(self) -> Iterator[Metric]:
         alerts: dict[Labels, int] = {

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from stream_guard.history import alert_rows, incidents, kept_events, verdicts
+from stream_guard.history import alert_rows, incidents, inquiries, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.model import Severity
 from stream_guard.page import charts
@@ -107,6 +107,7 @@ class AlertViews:
             rule=rule,
             steps=[] if session is None else steps_to(self._database, session, alert.event_id),
             incident=incidents.get(self._database, incidents.incident_id(alert.session_id, alert.rule_id)),
+            asked=inquiries.of_alert(self._database, alert),
             verdict=verdicts.of_alert(self._database, alert.alert_id),
             reviews=waiting_about(self._tools, alert.session_id, alert.rule_id, who(request).tenant),
         )

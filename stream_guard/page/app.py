@@ -21,6 +21,8 @@ from stream_guard.errors import StoreError
 from stream_guard.history.database import Database
 from stream_guard.page.alerts_view import AlertViews
 from stream_guard.page.incidents_view import IncidentViews
+from stream_guard.page.judge_view import JudgeViews
+from stream_guard.page.learned_view import LearnedViews
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.parts import PageParts, PageTools
 from stream_guard.page.policy_view import PolicyViews
@@ -46,7 +48,9 @@ from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import RequestRefused
 
 # What belongs to the page; everything else belongs to the API beside it.
-PATHS: Final = ("/alerts", "/sessions", "/reviews", "/incidents", "/rules", "/activity", "/reports", "/policy")
+PATHS: Final = (
+    "/alerts", "/sessions", "/reviews", "/incidents", "/rules", "/learned", "/judge", "/activity", "/reports", "/policy"
+)  # fmt: skip
 _OWN: Final = ("/sign-in", "/sign-out", "/static")
 _BADGES: Final = 3.0  # seconds for which the numbers in the menu stand
 
@@ -62,7 +66,10 @@ def make_page(parts: PageParts) -> tuple[Starlette, LiveAlerts]:
     named = not isinstance(parts.door, LocalDoor)
     templates = Templates(forms, Badges(parts.database), named=named)
     tools = PageTools(parts, forms, templates, live, SeriesReader(parts.database))
-    kinds = (AlertViews, SessionViews, ReviewViews, IncidentViews, RuleViews, ReportViews, PolicyViews)
+    kinds = (
+        AlertViews, SessionViews, ReviewViews, IncidentViews, RuleViews, LearnedViews, JudgeViews, ReportViews,
+        PolicyViews,
+    )  # fmt: skip
     views = [kind(tools) for kind in kinds]
     entrance = Entrance(parts.door, tools)
     app = Starlette(

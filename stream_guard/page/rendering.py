@@ -90,6 +90,7 @@ def _environment() -> Environment:
         "span": span,
         "number": number,
         "percent": percent,
+        "dollars": dollars,
     }
     environment.globals |= {"address": address, "asset": asset}
     return environment
@@ -147,3 +148,10 @@ def percent(part: float | None) -> str:
     if part is None:
         return "\u2013"
     return f"{part:.0%}" if part == 0 or part >= 0.1 else f"{part:.1%}"
+
+
+def dollars(amount: float | None) -> str:
+    """Return an amount, to the hundredth of a cent where it is small; a dash where there is none."""
+    if amount is None:
+        return "\u2013"
+    return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.4f}"

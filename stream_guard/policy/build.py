@@ -162,7 +162,8 @@ class RuleBuilder:
 
     def _can_fire(self, number: int, form: RuleForm, kind: RuleType, rule_id: str) -> bool:
         """Whether the rule can fire at all; each of its keys is valid on its own."""
-        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind), *_change_flaws(form)]
+        found = [*_gate_flaws(form, kind), *_key_flaws(form, kind), *_hold_flaws(form, kind)]
+        found += [*_change_flaws(form), *_asking_flaws(form, kind)]
         self.report.add_flaws(("rules", number), found, rule_id)
         return not found
 
@@ -285,6 +286,13 @@ def _hold_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
         return []
     message = f'{kind.kind} fires once, so it cannot keep firing for a while and would never fire; leave "for" out'
     return [Flaw(("for",), message, Code.NEVER_FIRES)]
+
+
+def _asking_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
+    """A judge's answer comes after the event: what the engine would do at the event cannot wait for it."""
+    names = [name for name in ("set_labels", "modify") if kind.asks and getattr(form, name)]
+    message = "{} is done at the event, before a judge has answered; leave it out, or use a kind that asks nobody"
+    return [Flaw((name,), message.format(show(name)), Code.NOT_ALLOWED) for name in names]
 
 
 def _change_flaws(form: RuleForm) -> list[Flaw]:

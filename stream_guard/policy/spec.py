@@ -91,6 +91,11 @@ class Policy:
         """Whether any rule holds attempts back; a policy that only watches never does."""
         return any(rule.stops for rule in self.rules)
 
+    @property
+    def asks(self) -> bool:
+        """Whether any rule asks a judge."""
+        return any(rule.rule.asks for rule in self.rules)
+
 
 def version_of(
     rules: Iterable[RuleSpec],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,6 +19,8 @@ from stream_guard.alerting.delivery import Delivery
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothing_solved
 from stream_guard.alerting.routes import make_route, queue_name
+from stream_guard.asking.desk import QuestionDesk
+from stream_guard.asking.record import AnswerRecord
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.prices import PricedDecoder
@@ -28,7 +31,8 @@ from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.guard.notices import settled_in
 from stream_guard.history import policies
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Database
+from stream_guard.history.opening import is_postgres, open_database
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import TopicWriter
 from stream_guard.observability.counts import Counts
@@ -36,7 +40,7 @@ from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.policy.spec import Policy
-from stream_guard.ports import Decoder, Sink, Source
+from stream_guard.ports import NO_ANSWERS, Decoder, JudgeAnswers, Sink, Source
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
 from stream_guard.running.recordings import RecordedEvents
@@ -45,6 +49,8 @@ from stream_guard.settings import RouteSettings, Settings, load_settings
 from stream_guard.sources import open_source
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.storage.stores import CheckpointStore
+
+_logger = logging.getLogger(__name__)
 
 
 class Assembly:
@@ -242,6 +248,44 @@ class Assembly:
         self.opened.callback(outbox.close)
         return outbox
 
+    def open_answers(self, policy: Policy, *, asks: bool = False) -> JudgeAnswers:
+        """Return what judges have answered, for a policy that asks them; nobody is asked.
+
+        ``asks``: the caller wants to know what is not answered.
+        """
+        address = self.settings.judge.record or self.settings.history.url
+        if not policy.asks or not (asks or is_postgres(address) or Path(address).exists()):
+            return NO_ANSWERS
+        return AnswerRecord(self._open_record(), self.settings.judge.model, asks=asks)
+
+    def open_desk(self, policy: Policy, owner: str, counts: Counts) -> QuestionDesk | None:
+        """Return the desk where questions of a policy to a judge wait, if it has any and a judge is set up.
+
+        The caller starts and closes it.
+        """
+        if not policy.asks:
+            return None
+        judge = self.settings.judge
+        if not judge.url:
+            asking = ", ".join(rule.id for rule in policy.rules if rule.rule.asks)
+            _logger.warning("%s: nobody can be asked, as judge.url is not set; answers on record count", asking)
+            return None
+        hook = self.registry.manager.hook.stream_guard_judge
+        return QuestionDesk(
+            self._open_record(), judge, lambda question: hook(question=question), owner=owner, counts=counts
+        )
+
+    def open_history(self) -> Database:
+        """Open the history of the settings, over a connection of its own, which the caller closes."""
+        return open_database(self.settings.history.url, self.settings.history.read_key())
+
+    def _open_record(self) -> Database:
+        """Open what keeps questions and answers, over a connection of its own."""
+        address = self.settings.judge.record or self.settings.history.url
+        database = open_database(address, self.settings.history.read_key())
+        self.opened.callback(database.close)
+        return database
+
     def open_dead_letters(
         self, target: str | Path | None, form: str, counts: Counts, position: int | None = None
     ) -> DeadLetters:
@@ -280,3 +324,10 @@ class Assembly:
             near = did_you_mean(form, decoders)
             raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
         return decoders[form].configure_among(settings, decoders)
+
+
+def start_desk(desk: QuestionDesk | None, assembly: Assembly) -> None:
+    """Let a desk ask from now on, where there is one, and end before what it needs is closed."""
+    if desk is not None:
+        assembly.opened.callback(desk.close)
+        desk.start()

@@ -9,21 +9,25 @@ from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import NO_ANSWERS, JudgeAnswers
 from stream_guard.sessions.table import SessionTable
 
 # The empty table of the policy that was used last: for a short session, making one takes longer than judging it.
 _idle: Final[list[SessionTable]] = []
 
 
-def evaluate(events: Iterable[Event], policy: Policy, *, counts: Counts | None = None) -> list[Finding]:
+def evaluate(
+    events: Iterable[Event], policy: Policy, *, counts: Counts | None = None, answers: JudgeAnswers = NO_ANSWERS
+) -> list[Finding]:
     """Return everything the policy finds in the events. Sessions may be mixed; the end of the input ends them."""
-    table = _take_idle(policy) if counts is None else open_table(policy, counts)
+    plain = counts is None and answers is NO_ANSWERS
+    table = _take_idle(policy) if plain else open_table(policy, counts, answers=answers)
     found: list[Finding] = []
     for event in events:
         table.feed(event, found)
     table.end_all(found)
     # A rule that has raised is run with more care from then on, so its table is not used again.
-    if counts is None and not table.counts.rule_errors:
+    if plain and not table.counts.rule_errors:
         _idle[:] = [table]
     return found
 

@@ -16,7 +16,8 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.alerting.delivery import Delivery, alerts_of
+from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.watching import Watch, watched
@@ -27,7 +28,7 @@ from stream_guard.observability.run_status import RunStatus
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import BatchedSource, Record, Source
-from stream_guard.running.assembly import Assembly
+from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.checkpoint import (
     DEAD_LETTERS_META,
     FILES_META,
@@ -53,7 +54,7 @@ _PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes 
 class EmbeddedRunner:
     """Reads a source to its end, or until it is stopped; delivers alerts; commits its progress."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a run
         self,
         *,
         source: Source,
@@ -64,12 +65,14 @@ class EmbeddedRunner:
         checkpoint: Checkpoint | None = None,
         status: RunStatus | None = None,
         often: CommitSettings | None = None,
+        alerts: JudgedAlerts | None = None,
     ) -> None:
         self._often = often or CommitSettings()
         self._source = source
         self._pipeline = pipeline
         self._table = table
         self._delivery = delivery
+        self._alerts = alerts or JudgedAlerts()
         self._dead_letters = dead_letters
         self._counts = table.counts
         self._checkpoint = checkpoint
@@ -93,7 +96,7 @@ class EmbeddedRunner:
             self._judge(chunk)
             pending += len(chunk)
             due = pending >= self._often.records or time.monotonic() - last >= self._often.seconds
-            if pending and (quiet or due):
+            if (pending and (quiet or due)) or (quiet and self._alerts.are_there()):
                 self.commit()
                 pending, last = 0, time.monotonic()
             if quiet and not pending:
@@ -106,6 +109,8 @@ class EmbeddedRunner:
         else:
             self._pipeline.finish(self._found)
             self._table.end_all(self._found)
+            self.commit()  # so that questions are on disk, and asked
+            self._alerts.wait()
         self.commit()
 
     @property
@@ -115,7 +120,8 @@ class EmbeddedRunner:
 
     def _use_policy(self, policy: Policy) -> None:
         """Judge by another policy from here on. Everything before was committed under the old one."""
-        engine = Engine(policy, self._counts, mode="stream", max_states=self._table.engine.max_states)
+        old = self._table.engine
+        engine = Engine(policy, self._counts, mode="stream", max_states=old.max_states, answers=old.answers)
         self._table.use(engine)
         if self._status is not None:
             self._status.use_policy(policy)
@@ -131,11 +137,11 @@ class EmbeddedRunner:
 
     def commit(self) -> None:
         """Make everything so far durable, in the order that loses nothing."""
-        version = self._table.engine.policy.version
         self._pipeline.locate(self._found)
-        self._delivery.deliver(alerts_of(self._found, version))
+        self._delivery.deliver(self._alerts.of(self._found, self._table.engine))
         self._found.clear()
         meta = sink_positions(self._delivery.flush())
+        self._alerts.note_sent()
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
         if isinstance(self._source, MarkedSource):
             meta[FILES_META] = msgspec.json.encode(self._source.marks())
@@ -221,7 +227,9 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)
     skew = settings.sessions.max_future_skew
     clock = SharedClock(time.time, skew=skew, live=options.follow, quorum=QUORUM)
-    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream", clock=clock)
+    desk = assembly.open_desk(policy, f"run {options.checkpoint or options.source}", counts)
+    answers = desk or assembly.open_answers(policy)
+    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream", clock=clock, answers=answers)
     status = RunStatus(counts, policy, settings.serve) if options.serve else None
     if status is not None:
         assembly.opened.callback(status.close)
@@ -238,7 +246,9 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         checkpoint=checkpoint,
         status=status,
         often=settings.commit,
+        alerts=JudgedAlerts(answers),
     )
+    start_desk(desk, assembly)
     runner.adopted = lambda changed: assembly.note_policy(changed, options.alerts)
     runner.adopted(policy)
     listening = source.url if isinstance(source, OtlpSource) else ""

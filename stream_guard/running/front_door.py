@@ -14,6 +14,7 @@ from stream_guard.model import Event, Finding
 from stream_guard.observability.counts import Counts
 from stream_guard.policy import load as policies
 from stream_guard.policy.spec import Policy
+from stream_guard.ports import NO_ANSWERS, JudgeAnswers
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running import batch
 from stream_guard.running.assembly import Assembly
@@ -52,12 +53,21 @@ def read_events(*sources: str | Path, form: str = "auto", dead_letters: str | Pa
     return Assembly().read_events(targets, form, dead_letters=dead_letters, strict=True)
 
 
-def evaluate(events: Iterable[Event], policy: Policy | str | Path, *, counts: Counts | None = None) -> list[Finding]:
-    """Return everything the policy finds in the events. Sessions may be mixed; the end of the input ends them."""
+def evaluate(
+    events: Iterable[Event],
+    policy: Policy | str | Path,
+    *,
+    counts: Counts | None = None,
+    answers: JudgeAnswers = NO_ANSWERS,
+) -> list[Finding]:
+    """Return everything the policy finds in the events. Sessions may be mixed; the end of the input ends them.
+
+    ``answers`` are those that judges gave; without one, a rule that asks a judge could not judge.
+    """
     loaded = _loaded(policy)
     if isinstance(events, RecordedEvents):
         loaded = policies.with_lateness(loaded, events.lateness)
-    return batch.evaluate(events, loaded, counts=counts)
+    return batch.evaluate(events, loaded, counts=counts, answers=answers)
 
 
 @dataclass(frozen=True, slots=True)

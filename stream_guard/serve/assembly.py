@@ -16,6 +16,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
+from stream_guard.asking.desk import QuestionDesk
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 from stream_guard.guard.clocks import ReceiverClock
@@ -34,7 +35,7 @@ from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder
-from stream_guard.running.assembly import Assembly
+from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.app import make_app
@@ -140,7 +141,9 @@ def open_service(
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
     clock = ReceiverClock(settings.sessions.max_future_skew)
     store, guard_clock = _open_state(checkpoint, assembly, clock)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock)
+    desk = assembly.open_desk(policy, "gate", counts)
+    answers = desk or assembly.open_answers(policy)
+    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock, answers=answers)
     if store is not None:
         opened.callback(guard.commit)
     reviews = Reviews(database, settings.reviews, clock=clock)
@@ -155,7 +158,23 @@ def open_service(
         opened.callback(events.close)
         service.decided = events.add
     opened.callback(service.close)
+    if desk is not None:
+        _ask_judge(desk, gate)
+    start_desk(desk, assembly)
     return service
+
+
+def _ask_judge(desk: QuestionDesk, gate: Gate) -> None:
+    """Have the guard's questions asked, and what waited for the answers followed up."""
+
+    def follow_up() -> None:
+        settled = desk.take()
+        if settled:
+            gate.tell([(one.finding, one.answer) for one in settled])
+            desk.told(settled)
+
+    gate.guard.ask = lambda asked: desk.put(asked, gate.policy.version)
+    desk.settled = follow_up
 
 
 def _open_state(

@@ -1,6 +1,7 @@
 """Settings of a process: defaults < YAML file < environment (STREAM_GUARD_...) < flags."""
 
 from stream_guard.settings.alerting import DeliverySettings, RouteSettings
+from stream_guard.settings.judging import JudgeSettings
 from stream_guard.settings.kafka import KafkaSettings, read_secret
 from stream_guard.settings.loading import load_settings
 from stream_guard.settings.plugins import PluginSettings
@@ -14,7 +15,6 @@ from stream_guard.settings.sections import (
     DiffSettings,
     HistorySettings,
     HookSettings,
-    JudgeSettings,
     LogSettings,
     ModelPrice,
     PageSettings,

@@ -12,6 +12,7 @@ from stream_guard.errors import SettingsError
 from stream_guard.language.durations import Duration
 from stream_guard.language.text_protocols import TextProtocol
 from stream_guard.settings.alerting import DeliverySettings
+from stream_guard.settings.judging import JudgeSettings
 from stream_guard.settings.kafka import KafkaSettings
 from stream_guard.settings.plugins import PluginSettings
 from stream_guard.settings.values import Names, Section
@@ -284,19 +285,6 @@ class ComplianceSettings(Section):
         default=False,
         description="let the endpoint of `judge` propose readings for sentences that are left open; a verifier decides",
     )
-
-
-class JudgeSettings(Section):
-    """The model that decides what no rule can: any endpoint with OpenAI's chat completions."""
-
-    url: str = Field(default="", description="the endpoint, such as http://127.0.0.1:8000/v1; empty: nobody is asked")
-    model: str = Field(default="", description="the model's name, as the endpoint calls it")
-    api_key_file: Path | None = Field(default=None, description="a file that holds the key, where one is asked for")
-    concurrency: int = Field(default=4, ge=1, le=64, description="questions that are open at the same time")
-    max_characters: int = Field(default=60_000, gt=0, description="how much of a trace is shown")
-    cache: Path | None = Field(default=None, description="a folder for answers; the same question is asked once")
-    input_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the question")
-    output_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the answer")
 
 
 class WorkerSettings(Section):

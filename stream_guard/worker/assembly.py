@@ -9,6 +9,7 @@ from math import inf
 from typing import Any
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.watching import Watch, watched
@@ -25,7 +26,13 @@ from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
-from stream_guard.worker.rollouts import PolicyRollout, PreparedRollout, PublishedPolicy, RolloutLog
+from stream_guard.worker.rollouts import (
+    PolicyRollout,
+    PreparedRollout,
+    PublishedPolicy,
+    RolloutLog,
+    refuse_for_rollouts,
+)
 from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
 from stream_guard.worker.store import PartitionStore
@@ -66,18 +73,6 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
         )
 
 
-def refuse_cross_session(engine: Engine) -> None:
-    """Raise SettingsError for cross-session rules, where policies come from a topic.
-
-    Partitions are switched one after the other, and such a rule gets events of all of them.
-    """
-    if engine.cross_session:
-        raise SettingsError(
-            "it has rules that look across sessions, and those cannot be used with worker.policy_topic; leave them "
-            "out, or use the policy file alone"
-        )
-
-
 def prepare_rollouts(
     load: Callable[[str], Policy], fit: Callable[[Policy], Policy], settings: Settings
 ) -> Callable[[int, PolicyRollout], PreparedRollout]:
@@ -95,7 +90,7 @@ def prepare_rollouts(
             )
         # Counts of its own: those by rule go by the place of the rule in its policy, and several are in force at once.
         engine = Engine(fit(policy), Counts(), mode="stream", max_states=settings.sessions.max_states)
-        refuse_cross_session(engine)
+        refuse_for_rollouts(engine)
         return engine
 
     def prepare(number: int, rollout: PolicyRollout) -> PreparedRollout:
@@ -132,7 +127,7 @@ def build_stages(
     """
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
-    delivery = BatchDelivery(parts.delivery, parts.dead_letters)
+    delivery = BatchDelivery(parts.delivery, parts.dead_letters, JudgedAlerts(parts.engine.answers))
     stages: dict[str, TopicStage] = {}
     policies = None if parts.rollouts is None else PartitionPolicies(parts.rollouts, rows)
     evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition, policies)

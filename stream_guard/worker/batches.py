@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
 from stream_guard.model import Alert, Finding
@@ -65,6 +66,20 @@ PartitionT = TypeVar("PartitionT", bound=PartitionFold)
 
 PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionT]
 """Makes a partition from its number, its rows, the engine, and the receiver of its dead letters."""
+
+
+class _Found:
+    """What the rules found in a batch: alerts, and findings that a judge is asked about before they are any."""
+
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+        self.asked: list[Finding] = []
+
+    def add(self, partition: PartitionFold, findings: Sequence[Finding]) -> None:
+        """Add the findings of a partition, each with the version of the policy that found it."""
+        self.asked += questions_in(findings)
+        for finding in findings:
+            self.alerts += alerts_of((finding,), partition.version_of(finding))
 
 
 class BatchProcessor(Generic[PartitionT]):
@@ -124,21 +139,21 @@ class BatchProcessor(Generic[PartitionT]):
 
         Returns when the batch before is durable. An error of that batch is raised here, or by ``flush``.
         """
-        began, alerts = time.perf_counter(), list[Alert]()
+        began, found = time.perf_counter(), _Found()
         touched: dict[int, PartitionT] = {}
         for source, records in batch.items():
-            partition, found = self.open(source.partition), list[Finding]()
+            partition, here = self.open(source.partition), list[Finding]()
             touched[source.partition] = partition
             for start in range(0, len(records), _SLICE):
-                partition.fold(source.topic, records[start : start + _SLICE], found)
+                partition.fold(source.topic, records[start : start + _SLICE], here)
                 await asyncio.sleep(0)
-            alerts += _alerts(partition, found)
+            found.add(partition, here)
 
         def done() -> None:
             on_durable(batch)
             self._observe(time.perf_counter() - began, sum(map(len, batch.values())))
 
-        await self._start_writing(touched, alerts, done)
+        await self._start_writing(touched, found, done)
         self._warn_of_foreign_keys(touched)
 
     async def tick(self, partitions: Sequence[int], read_until: Mapping[int, float]) -> None:
@@ -147,32 +162,31 @@ class BatchProcessor(Generic[PartitionT]):
         if not partitions:
             return
         await self.flush()
-        alerts: list[Alert] = []
+        found = _Found()
         changed: dict[int, PartitionT] = {}
         for number in partitions:
-            partition, found = self.open(number), list[Finding]()
-            if partition.tick(self._settings.worker.idle_grace, found):
+            partition, here = self.open(number), list[Finding]()
+            if partition.tick(self._settings.worker.idle_grace, here):
                 changed[number] = partition
-            alerts += _alerts(partition, found)
-        if changed:
-            await self._start_writing(changed, alerts, lambda: None)
+            found.add(partition, here)
+        if changed or self._delivery.has_answers():
+            await self._start_writing(changed, found, lambda: None)
 
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""
         if self._in_flight is not None:
             await asyncio.shield(self._in_flight)
 
-    async def _start_writing(
-        self, touched: Mapping[int, PartitionT], alerts: Sequence[Alert], done: Callable[[], None]
-    ) -> None:
+    async def _start_writing(self, touched: Mapping[int, PartitionT], found: _Found, done: Callable[[], None]) -> None:
         await self.flush()  # the next snapshot needs the rows of the last one in the table
+        engine = self._engine
         send_messages = self._take_messages(touched)
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
 
         async def write() -> None:
             await send_messages()
-            await self._delivery.send(alerts, dead_letters)
+            await self._delivery.send(found.alerts, dead_letters, found.asked, engine)
             await self._rows.write(changes)
             done()
 
@@ -192,11 +206,6 @@ class BatchProcessor(Generic[PartitionT]):
                 "partitions and are then judged apart; let producers use the session's id as the key",
                 foreign,
             )
-
-
-def _alerts(partition: PartitionFold, found: Iterable[Finding]) -> list[Alert]:
-    """Return the alerts of findings, each with the version of the policy that found it."""
-    return [alert for finding in found for alert in alerts_of((finding,), partition.version_of(finding))]
 
 
 async def _send_nothing() -> None:

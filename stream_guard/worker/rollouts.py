@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 import msgspec
 
 from stream_guard.engine import Engine
-from stream_guard.errors import StoreError, StreamGuardError
+from stream_guard.errors import SettingsError, StoreError, StreamGuardError
 from stream_guard.observability.counts import ByRule, Counts
 
 FROM_FILE: Final = -1  # the number of the policy file's own
@@ -71,10 +71,26 @@ class PreparedRollout(NamedTuple):
 Prepare: TypeAlias = Callable[[int, PolicyRollout], PreparedRollout]
 """Makes engines of a rollout's policies, or raises StreamGuardError."""
 
+
 encode_rollout: Final = msgspec.json.Encoder().encode
 encode_switch: Final = encode_rollout
 _decode_rollout: Final = msgspec.json.Decoder(PolicyRollout).decode
 _decode_switch: Final = msgspec.json.Decoder(PolicySwitch).decode
+
+
+def refuse_for_rollouts(engine: Engine) -> None:
+    """Raise SettingsError for rules that cannot be used where policies come from a topic.
+
+    Partitions are switched one after the other, and a rule across sessions gets events of all of them. A finding that
+    waits for a judge is settled by the engine that is in force then.
+    """
+    asking = ", ".join(rule.id for rule in engine.policy.rules if rule.rule.asks)
+    reason = "look across sessions" if engine.cross_session else f"ask a judge ({asking})" if asking else ""
+    if reason:
+        raise SettingsError(
+            f"it has rules that {reason}, and those cannot be used with worker.policy_topic; leave them out, or use "
+            "the policy file alone"
+        )
 
 
 def rollout_key(name: str) -> bytes:

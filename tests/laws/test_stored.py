@@ -37,6 +37,7 @@ LATER = {
     "must_call_after",
     "must_match_lookup",
     "must_not_stall",
+    "must_satisfy_judge",
     "no_change_after_approval",
     "no_denial_evasion",
     "no_false_claim",

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stream_guard_compliance import extract
+from stream_guard_compliance.reading.values import Reading
 
 
 def served(folders: Sequence[Path]) -> dict[str, set[tuple[str, str]]]:
@@ -24,9 +25,18 @@ def served(folders: Sequence[Path]) -> dict[str, set[tuple[str, str]]]:
             continue
         tools = json.loads(catalogue.read_text(encoding="utf-8")) if catalogue.exists() else ()
         for rule in extract(file.read_bytes().decode("utf-8"), tools).rules:
-            if rule.compiled.rules:
-                found[rule.read.reading.frame or "a proposal"].add((file.stem, rule.rule.description))
+            for name in _productions(rule.read.reading) if rule.compiled.rules else ():
+                found[name].add((file.stem, rule.rule.description))
     return found
+
+
+def _productions(reading: Reading) -> Iterator[str]:
+    """Yield what a sentence was read by: its production, and what holds it to a case or takes it back."""
+    yield reading.frame or "a proposal"
+    if reading.asked:
+        yield "unless the user asks"
+    if reading.case is not None:
+        yield "in a case that the trace tells"
 
 
 def lines(found: dict[str, set[tuple[str, str]]]) -> Iterator[str]:

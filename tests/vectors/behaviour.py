@@ -18,6 +18,7 @@ from stream_guard_compliance.proposals import Proposal
 from stream_guard.settings import Settings
 from tests.vectors.case import WrongAnswerError
 from tests.vectors.compliance import registry
+from tests.vectors.steps import events
 
 Span = tuple[int, int]
 
@@ -96,10 +97,13 @@ def run_behaviour(
 
 
 def _check(
-    prompt: str, events: Sequence[dict[str, Any]], tools: Sequence[Any], proposals: Sequence[Proposal]
+    prompt: str, trace: Sequence[dict[str, Any] | str], tools: Sequence[Any], proposals: Sequence[Proposal]
 ) -> ComplianceResult:
+    """Hold a trace, as events or as steps, against a prompt."""
+    told = [step for step in trace if isinstance(step, str)]
+    given = [*events(told), *(event for event in trace if not isinstance(event, str))]
     return asyncio.run(
-        check_compliance(prompt, events, tools=tools, proposals=proposals, registry=registry(), settings=Settings())
+        check_compliance(prompt, given, tools=tools, proposals=proposals, registry=registry(), settings=Settings())
     )
 
 

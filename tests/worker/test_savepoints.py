@@ -73,6 +73,7 @@ def wait_until_stopped(fleet: Fleet, file: Path) -> None:
     fleet.wait_until(exported)
 
 
+@pytest.mark.long
 def test_another_group_goes_on_with_the_unread_records_of_the_same_topic(
     make_fleet: Callable[[], Fleet], policy: Path, tmp_path: Path
 ) -> None:
@@ -92,6 +93,7 @@ def test_another_group_goes_on_with_the_unread_records_of_the_same_topic(
     assert set(old.alert_ids()) | set(new.alert_ids()) == set(checked([*early, *late], policy))
 
 
+@pytest.mark.long
 def test_what_cannot_be_moved_is_refused_and_changes_nothing(fleet: Fleet, wide: Fleet, tmp_path: Path) -> None:
     rows = sample_rows(40, open_every=2)
     code, said = run(fleet, "export", tmp_path / "none.state")

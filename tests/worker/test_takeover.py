@@ -71,6 +71,7 @@ def test_a_copy_takes_over_and_when_it_dies_too_the_changelog_has_all(narrow: Fl
     assert set(narrow.alert_ids()) == set(checked([*early, *late], policy))
 
 
+@pytest.mark.long
 def test_a_worker_that_goes_on_after_a_rebalance_reads_its_own_states_not_again(fleet: Fleet, policy: Path) -> None:
     policy.write_text(POLICY)
     early, late = halves(sample_rows(200))
@@ -87,6 +88,7 @@ def test_a_worker_that_goes_on_after_a_rebalance_reads_its_own_states_not_again(
     assert set(fleet.alert_ids()) == set(checked([*early, *late], policy))
 
 
+@pytest.mark.long
 def test_without_copies_a_successor_reads_all_of_it(narrow: Fleet, policy: Path) -> None:
     policy.write_text(POLICY)
     early, late = halves(sample_rows(60))

@@ -31,7 +31,14 @@ from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
-from stream_guard.worker.rollouts import PolicyRollout, PublishedPolicy, RolloutLog, encode_rollout, rollout_key
+from stream_guard.worker.rollouts import (
+    PolicyRollout,
+    PublishedPolicy,
+    RolloutLog,
+    encode_rollout,
+    refuse_for_rollouts,
+    rollout_key,
+)
 from stream_guard.worker.rows import decode_policy, policy_key
 from stream_guard.worker.store import RowChange
 from stream_guard.worker.versions import PartitionPolicies, VersionedRouter
@@ -289,9 +296,13 @@ def test_a_partition_whose_rollout_is_gone_is_not_judged_by_another() -> None:
     asyncio.run(live())
 
 
-def test_rules_across_sessions_are_refused_in_the_file_too() -> None:
-    from stream_guard.worker.assembly import refuse_cross_session
-
-    text = "rules: [{id: c, kind: max_calls, key: [agent], params: {tool: t, n: 1}}]"
-    with pytest.raises(SettingsError, match="look across sessions"):
-        refuse_cross_session(Engine(load(text), Counts(), mode="stream"))
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("{id: c, kind: max_calls, key: [agent], params: {tool: t, n: 1}}", "look across sessions"),
+        ("{id: j, kind: must_satisfy_judge, params: {rule: Be brief., tool: t}}", r"ask a judge \(j\)"),
+    ],
+)
+def test_rules_that_no_topic_may_bring_are_refused_in_the_file_too(rule: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        refuse_for_rollouts(Engine(load(f"rules: [{rule}]"), Counts(), mode="stream"))

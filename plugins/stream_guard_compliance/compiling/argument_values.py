@@ -28,6 +28,7 @@ _LONGEST_COUNT: Final = 1000  # what RE2 repeats
 _TEXTS: Final = (
     *("text", "message", "body", "content", "msg", "title", "subject", "query", "question", "reason", "result"),
     *("answer", "command", "cmd", "summary", "description", "comment", "report", "input", "sql", "code", "prompt"),
+    *("url", "uri", "href", "link", "address"),
 )
 _LOOKING: Final = word_set("read view search grep find list get fetch glob look lookup query show cat open")
 
@@ -153,6 +154,14 @@ def _has(reading: Reading, context: CompileContext) -> CompiledReading:
     return _no_call(_tools(reading, context), when, certain=bool(reading.first and reading.described))
 
 
+def _lacks(reading: Reading, context: CompileContext) -> CompiledReading:
+    """An argument that does not begin with, end with or have a text."""
+    body = "|".join(str(re2.escape(text)) for text in reading.items)
+    pattern = {"start": rf"^\s*(?:{body})", "end": rf"(?:{body})\s*$"}.get(reading.place, f"(?:{body})")
+    gate: Json = {"path": f"tool.args.{reading.described[0]}", "op": "matches", "value": pattern}
+    return _no_call(_tools(reading, context), gate, certain=bool(reading.first))
+
+
 def _origin(reading: Reading, context: CompileContext) -> CompiledReading:
     """An argument whose value comes from the results of other tools, or from the user."""
     sources = names_of(reading.second, context)
@@ -175,5 +184,6 @@ SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] =
     "literal": _literal,
     "words": _words,
     "has": _has,
+    "lacks": _lacks,
     "origin": _origin,
 }

@@ -15,6 +15,7 @@ from stream_guard_compliance.compiling.context import (
     CompileContext,
     CompiledReading,
     Form,
+    is_usable,
     names_of,
     one,
 )
@@ -22,9 +23,11 @@ from stream_guard_compliance.compiling.described_tools import over
 from stream_guard_compliance.compiling.file_changes import writing_tools
 from stream_guard_compliance.compiling.gates import PATHS
 from stream_guard_compliance.compiling.patterns import any_of
+from stream_guard_compliance.reading.catalogue import words_of
 from stream_guard_compliance.reading.commands import is_command, pattern_of
 from stream_guard_compliance.reading.symbols import SHELL
 from stream_guard_compliance.reading.values import Reading
+from stream_guard_compliance.reading.word_lists import word_set
 
 _ABSOLUTE: Final = r"^(?:/|~|[A-Za-z]:[\\/])"
 _RELATIVE: Final = r"^(?:\.{1,2}(?:[/\\]|$)|[^/\\~$%{}<>:|]+$|[^/\\~$%{}<>:|]+[/\\][^:]*$)"
@@ -40,11 +43,26 @@ def forbid_arg(reading: Reading, context: CompileContext) -> CompiledReading:
         return compile_shape(reading, context)
     if reading.shape == "command":
         compiled = one("forbidden_text", {"pattern": pattern_of(reading.items, reading.described), **where})
-        return replace(compiled, certain=not reading.left)
+        tools = [] if reading.described or reading.first else _called_like(reading.items, context)
+        also: tuple[Form, ...] = ({"kind": "no_call", "params": {"tool": list[Json](tools)}},) if tools else ()
+        return replace(compiled, rules=(*compiled.rules, *also), certain=not reading.left and not tools)
     compiled = one("forbidden_text", {"pattern": any_of(reading.items), **where})
     # A single word may stand in an argument that is no command.
     certain = all(" " in item.strip() or item in SHELL or is_command(item) for item in reading.items)
     return replace(compiled, certain=certain)
+
+
+def _called_like(commands: tuple[str, ...], context: CompileContext) -> list[str]:
+    """Return the known tools that are called like a command, and do what it does: git_commit."""
+    plain = [set(command.split()) - {"git"} for command in commands if "-" not in command]
+    return [
+        name
+        for name in context.catalogue.names
+        if is_usable(name) and any(words == set(words_of(name)) - _BESIDE_COMMANDS for words in plain if words)
+    ]
+
+
+_BESIDE_COMMANDS: Final = word_set("git changes code files all")
 
 
 def _paths(reading: Reading, context: CompileContext) -> CompiledReading:

@@ -13,6 +13,7 @@ from stream_guard_compliance.reading.word_lists import word_set
 
 _READS: Final = word_set("get list search find read lookup look fetch view show check calculate think describe")
 _ACTS: Final = word_set(
+    "exchange return redeem suspend resume lock unlock freeze unfreeze block unblock activate deactivate "
     "add apply approve archive assign book buy cancel charge checkout close commit create delete deploy disable drop "
     "edit enable enroll execute generate grant insert invite invoke issue make merge modify move order pay place post "
     "process publish purchase push refund register reject remove rename replace reschedule "
@@ -20,7 +21,7 @@ _ACTS: Final = word_set(
     "schedule send set start stop submit subscribe terminate transfer unsubscribe update upgrade upload void wipe write"
 )
 DESTROYS: Final = ("drop", "delete", "truncate", "remove", "purge", "wipe", "destroy", "erase", "overwrite")
-_GENERIC: Final = word_set("any all the every each new")
+_GENERIC: Final = word_set("any all the every each new anything something it them")
 _AMOUNTS: Final = ("amount", "total", "price", "value", "cost", "refund_amount", "sum")
 _SHARES: Final = (
     "percent",
@@ -48,7 +49,9 @@ def described(words: tuple[str, ...], context: CompileContext) -> list[str]:
 
 
 def is_asking(tool: str) -> bool:
-    """Whether a tool asks a person: then its ok result is a yes."""
+    """Whether a tool asks a person: then its ok result is a yes. One that approves a thing is the agent's own yes."""
+    if tool.lower().startswith("approve_"):
+        return False
     return re.search(r"confirm|approv|ask_(?:user|human|customer)|request_consent", tool.lower()) is not None
 
 

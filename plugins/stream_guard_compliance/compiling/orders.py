@@ -116,7 +116,9 @@ def confirm_before(reading: Reading, context: CompileContext) -> CompiledReading
         tools = list(dict.fromkeys([*tools, *known, *(f"*{word}*" for word in DESTROYS)]))
         params["args_pattern"] = _DESTRUCTIVE_SQL
     if reading.shape == "acts":
-        tools = [name for name in context.catalogue.names if acts(name) and is_usable(name)]
+        handoffs = context.catalogue.handoffs  # another agent takes over, and nothing is changed
+        known = [name for name in context.catalogue.names if name not in handoffs]
+        tools = [name for name in known if acts(name) and is_usable(name)]
         if any(word in SHELLS for name in context.catalogue.names for word in words_of(name)):
             params["args_pattern"] = _CHANGING_COMMAND
     asking = [name for name in context.catalogue.names if is_asking(name) and is_usable(name) and name not in tools]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_ENDINGS: Final = ("ellations", "ellation", "ations", "ation", "ings", "ing", "ed", "es", "s", "e")
+_ENDINGS: Final = ("ellations", "ellation", "ies", "ied", "ations", "ation", "ings", "ing", "ed", "es", "s", "e")
 
 
 def stem(word: str) -> str:

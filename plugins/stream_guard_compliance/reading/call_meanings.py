@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from stream_guard_compliance.reading.fit import Fit
@@ -76,12 +75,6 @@ def in_order_described(fit: Fit) -> Reading | None:
     """What has to wait is an action in words: which tools it means, compiling decides."""
     first = fit.tools("first")
     return Reading("order", first, first=first, described=tuple(token.low for token in fit.of("deed")))
-
-
-def follow(fit: Fit) -> Reading | None:
-    """When one call was made, another has to come."""
-    reading = in_order(fit)
-    return replace(reading, follows=True) if reading else None
 
 
 def confirm(fit: Fit) -> Reading | None:
@@ -183,17 +176,6 @@ def repeat(fit: Fit) -> Reading | None:
     if not calls or not repeats or verb not in _CALL_VERBS or words & _FAILED or fit.of("n"):
         return None
     return Reading("limit", fit.tools("object"), shape="repeat")
-
-
-def not_after(fit: Fit) -> Reading | None:
-    """After one call another must not come: at all, or before the user has spoken."""
-    first, second = fit.tools("first"), fit.tools("second")
-    if not first or not second or set(first) & set(second):
-        return None
-    soon = any(
-        token.symbol == "AFTER" and token.low.startswith(("right", "immediate", "direct")) for token in fit.tokens
-    )
-    return Reading("order", (*first, *second), first=first, second=second, shape="not_after", soon=soon)
 
 
 def first_action(fit: Fit) -> Reading | None:

@@ -10,7 +10,8 @@ from stream_guard_compliance.reading.values import Circumstance
 from stream_guard_compliance.reading.word_lists import word_set
 
 _SAYS: Final = word_set(
-    "says say said mentions mention writes wrote types typed asks uses includes contains message request text the a an "
+    "says say said mentions mention writes wrote write types typed type asks uses use includes contains message "
+    "request text the a an any of "
     "user customer their in or word words phrase phrases"
 )
 _GIVES: Final = word_set(

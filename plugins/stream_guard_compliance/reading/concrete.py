@@ -13,6 +13,7 @@ from stream_guard_compliance.reading.grammar import parse
 from stream_guard_compliance.reading.statements import bare, without_purposes
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Kind, Reading
+from stream_guard_compliance.reading.voices import activated
 
 # What these ask for holds whatever it is for; a ban holds for its purpose only.
 _WHATEVER_FOR: Final = frozenset(("order", "confirm_before", "limit", "require_output"))
@@ -21,6 +22,12 @@ _FORBIDS: Final = frozenset(("forbid_tool", "forbid_arg", "forbid_output"))
 
 def read_concrete(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
     """Return what a statement says, where a rule can check all of it, or enough to be broken by nothing else."""
+    found = _as_it_stands(statement, catalogue)
+    ordered = activated(statement) if not found else None
+    return _as_it_stands(ordered, catalogue) if ordered is not None else found
+
+
+def _as_it_stands(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
     found = _plain(statement) or _unless_asked(statement, catalogue) or _in_case(statement, catalogue)
     return [found] if found is not None else compose(statement, catalogue)
 
@@ -49,7 +56,7 @@ def _unless_asked(statement: Sequence[Token], catalogue: Catalogue) -> Reading |
         return None
     words = (*named, *words_of_deed(head)) if inner.kind in _FORBIDS else named
     kind: Kind = "confirm_before" if inner.kind in _FORBIDS else "conditional"
-    return Reading(kind, inner.items, inner=inner, asked=True, words=words, frame=f"{inner.frame}, unless asked")
+    return Reading(kind, inner.items, inner=inner, asked=True, words=words, frame=inner.frame)
 
 
 def _in_case(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:
@@ -63,10 +70,12 @@ def _in_case(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None
         return None
     if inner.kind not in _FORBIDS and (inner.kind != "require_tool" or case.sort == "called"):
         return None
-    return Reading("conditional", inner.items, inner=inner, case=case, frame=f"{inner.frame}, in a case")
+    return Reading("conditional", inner.items, inner=inner, case=case, frame=inner.frame)
 
 
-_AT_ONCE: Final = frozenset(("immediately", "instead", "straightaway", "promptly"))
+_AT_ONCE: Final = frozenset(
+    ("immediately", "instead", "straightaway", "promptly", "at once", "right", "away", "directly")
+)
 
 
 def _composed(statement: Sequence[Token], catalogue: Catalogue) -> Reading | None:

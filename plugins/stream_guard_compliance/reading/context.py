@@ -73,11 +73,15 @@ _IN_A_MODE: Final = word_set("in while when during whilst you are currently the 
 
 def is_turned(sentence: Sentence, modes: frozenset[str] = frozenset()) -> bool:
     """Whether a heading or a lead turns or narrows what stands under it: "Never do this:", "Phase 2", "Plan mode"."""
-    above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, sentence.label)]
+    label = "" if _NUMBERED.fullmatch(sentence.label) else sentence.label  # "Step 2:" numbers an item of a list
+    above = [_words(line) for line in (*sentence.outer, sentence.heading, *sentence.leads, label)]
     plain = [{word.strip(".,:()*") for word in words} for words in above]
     if any(_NARROWS & words and not ("mode" in words and words & modes) for words in plain):
         return True
     return any(mark in f" {' '.join(words)} " for words in above[:-1] for mark in _TURNS)
+
+
+_NUMBERED: Final = re.compile(r"(?i)step \d{1,2}")
 
 
 def completes(sentence: Sentence) -> bool:
@@ -104,6 +108,9 @@ def join_lists(sentences: Sequence[Sentence]) -> list[Sentence]:
         elif sentence.is_item and not sentence.leads and _heads(sentence):
             text = f"{_HEADS[' '.join(_words(sentence.heading))]} {_lower(sentence.text)}"
             joined.append(replace(sentence, text=text, heading=""))
+        elif sentence.is_item and sentence.leads and _carries(lead) and _is_order(sentence.text):
+            completed.add(lead)
+            joined.append(replace(sentence, leads=sentence.leads[:-1]))
         elif sentence.is_item and sentence.leads and _carries(lead):
             completed.add(lead)
             text = f"{lead.rstrip(': ')} {_lower(sentence.text)}"
@@ -164,6 +171,11 @@ def _opening(lead: str) -> str:
         ["following", "functions"],
     )
     return says if names else ""
+
+
+def _is_order(text: str) -> bool:
+    """Whether an item says itself what its lead says: "Don't:", and under it "Don't ..."."""
+    return _words(text)[:1] in (["don't"], ["never"], ["always"]) or _words(text)[:2] == ["do", "not"]
 
 
 def _carries(lead: str) -> bool:

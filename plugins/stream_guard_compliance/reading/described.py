@@ -39,7 +39,7 @@ _WORDS: Final = frozenset(
 _SKIPPED: Final = frozenset(("", "EACH", "PERSON"))
 _CALLED: Final = frozenset(("CALL", "RUN", "CALLN"))
 _TO: Final = word_set("to using use via with or consult the")
-_HANDOFFS: Final = word_set("handoff handoffs hand-off hand-offs handover handovers")
+_HANDOFFS: Final = word_set("handoff handoffs hand-off hand-offs handover handovers hand-over hand-overs")
 _THEM: Final = word_set("it them this these")
 
 

@@ -16,7 +16,8 @@ from stream_guard_compliance.reading.word_lists import word_set
 
 _ASKS: Final = word_set(
     "ask asks asked asking request requests requested instruct instructs instructed tell tells told direct directs "
-    "directed want wants specify specifies specified instruction instructions prompted"
+    "directed want wants specify specifies specified instruction instructions prompted approve approves approved "
+    "confirm confirms confirmed permits"
 )
 # Words that say nothing more than that somebody asks.
 _AROUND: Final = word_set(
@@ -65,8 +66,9 @@ def _asked_for(tail: Sequence[Token], head: Sequence[Token]) -> tuple[str, ...] 
         return None
     named = [word for word in words if word not in _ASKS and word not in _AROUND and stem(word) not in stems]
     if len(named) > _MOST_NAMED or any(
-        token.symbol not in {"W", "ASK", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"}
+        token.symbol not in {"W", "ASK", "AGREE", "SEP", "", "PERSON", "EXPLICIT", "BE", "YOU", "COMMAND", "DEED"}
         and token.low not in _AROUND
+        and not token.inherited
         for token in tail
     ):
         return None

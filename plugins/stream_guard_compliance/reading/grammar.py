@@ -39,10 +39,6 @@ _MACROS: Final = {
     "AGAINST": "(?:SAME (?:W|LITWORD|PHRASE|SAY|TOOLS)+)",  # with the same arguments
     "AFRESH": "(?:AGAIN|MULTIPLE TIMES|MORETHAN ONCE|TIMES)",
     "HERE": "(?:ANSWER|EACH|PERSON|SAY|REPLY)*",
-    "SPEAK": "(?:SAY|REPLY|DISCLOSE|W)",
-    "PATHS": "(?:ABSPATH|RELPATH)",
-    "ABOUT": "(?:IF|W|TOOLS|SEP|SUCHAS|EACH|CALL|DEED|LITWORD|TAIL|CODE)*",
-    "ARG": "(?:LITWORD? (?:CODE|ARGNAME) LITWORD?)",
     "QUOTES": "(?:QUOTE(?: SEP+ QUOTE)*)",
     "FORMS": "(?:(?:FORM|JSON)(?: SEP+ (?:NO|EACH)? (?:FORM|JSON))*)",
     "REST": "(?: SEP+ (?:W|SAY|ASK|PERSON|ANSWER|KEEP|REPLY|EACH|QUESTION|PII|SEP)*)?",  # more that no rule can check

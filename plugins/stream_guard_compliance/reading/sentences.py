@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -124,9 +125,11 @@ def _read_statements(
     rest: list[Reading] = []
     conditions: list[str] = []
     topic = topic_of(sentence.describes, sentence.label, catalogue)
+    before: list[Token] = []  # the tools of the statement before
     for statement in statements_of(tokens):
         frame = frame_of(statement, scope)
         topic = statement if all(token.symbol in {"TOOL", "SEP", ""} for token in statement) else topic
+        topic = before if len(before) == 1 and _lists_texts(statement) else topic
         readings = [] if scope else read_concrete(statement, catalogue) or read_about(statement, topic, catalogue)
         if readings and narrowed:
             rest.append(replace(readings[0], kind="conditional", why=_GOES_ON_WHY, modality=frame.modality))
@@ -136,7 +139,13 @@ def _read_statements(
             rest.append(classify(frame))
             conditions += [frame.condition] if frame.condition else []
         scope = scope or opened_scope(statement)
+        before = [token for token in statement if token.symbol == "TOOL" and not token.described]
     return concrete, rest, conditions
+
+
+def _lists_texts(statement: Sequence[Token]) -> bool:
+    """Whether a statement only lists what must not stand in the call that the one before is about: "no `tee`"."""
+    return {token.symbol for token in statement if token.symbol} <= {"NO", "CODE", "SEP", "LITERAL"}
 
 
 def _no_rule(sentence: Sentence, tokens: Sequence[Token]) -> Reading | None:
@@ -168,7 +177,14 @@ def _holds_always(sentence: Sentence, tokens: Sequence[Token]) -> bool:
     """Whether a sentence behind a condition is none of its: it says always or every, and refers to nothing."""
     refers = any(token.symbol in {"PRONOUN", "THISTOOL"} or token.inherited or token.low in _REFERS for token in tokens)
     every = any(word in _EVERY for token in tokens for word in token.low.split())
-    return bool(tokens) and ((tokens[0].low in _ALWAYS and not sentence.is_item) or (every and not refers))
+    # What must not come behind a call holds whenever that was made.
+    behind = any(one.symbol == "AFTER" and two.symbol == "TOOL" for one, two in itertools.pairwise(tokens))
+    bans = any(token.symbol in {"BAN", "NO", "NOTHING"} for token in tokens[:2])
+    if not tokens:
+        return False
+    always = tokens[0].low in _ALWAYS and not sentence.is_item
+    anew = tokens[0].symbol == "IF"  # a condition of its own
+    return always or anew or (every and not refers) or (behind and bans)
 
 
 _REFERS: Final = word_set("this that these those them they so such there instead then")

@@ -27,6 +27,7 @@ def statements_of(tokens: Sequence[Token]) -> list[list[Token]]:
         joins = token.symbol == "SEP" or token.low == "but"
         allows = token.low == "but" and any(one.symbol == "FREE" for one in tokens[number:])  # "but more is fine"
         begins = allows or (joins and not only_leads and _is_new_order(tokens[number + 1 : number + 4]))
+        begins = begins or (token.low == "and" and not only_leads and _is_clause(tokens[number + 1 : number + 7]))
         if depth == 0 and token.text == ":" and _are_tools(tokens[number + 1 :]):
             continue  # "only these tools: search, read"
         if depth == 0 and token.text == ":" and [one.symbol for one in tokens[number + 1 : number + 2]] in _BOUNDS:
@@ -56,24 +57,52 @@ def _length_of_leading(tokens: Sequence[Token]) -> int:
     first = next((number for number, token in enumerate(tokens) if token.symbol != "SEP"), len(tokens))
     if first == len(tokens) or not opens_leading(tokens[first:]):
         return 0
-    comma = next((number for number, token in enumerate(tokens) if token.text == "," and number > first), -1) + 1
+    comma = _first_comma(tokens, first) + 1
+    if any(token.symbol == "OPENED" for token in tokens[first:comma]):
+        return comma
     leading, main = leading_and_main(tokens[first:])
     return max(comma, first + len(leading)) if leading and main else comma
+
+
+def _first_comma(tokens: Sequence[Token], first: int) -> int:
+    """Return where the first comma outside brackets stands, or -1."""
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth = max(0, depth + (token.symbol == "OPENED") - (token.symbol == "CLOSED"))
+        if token.text == "," and number > first and depth == 0:
+            return number
+    return -1
 
 
 def _is_new_order(following: Sequence[Token]) -> bool:
     """Whether an order begins behind an "and", a "but" or a comma."""
     symbols = [token.symbol for token in following if token.symbol]
     lows = [token.low for token in following]
-    if "only with" in lows:  # "and only with the user's approval" goes on with what stands before it
+    # "and only with the user's approval" and "never both" go on with what stands before them.
+    if "only with" in lows or lows[1:2] == ["both"] or (symbols[:1] == ["BAN"] and lows[1:2] in _GOES_ON):
         return False
     if symbols[:1] == ["BAN"]:
         return lows[0] not in {"avoid", "not to"}
-    if symbols[:1] == ["DUTY"] and lows[0] in {"must", "should", "always"}:
-        return True
-    if lows[:1] == ["so"] and len(lows) > 1 and (lows[1].split()[0] in VERBS or lows[1] == "please"):
-        return True
-    return symbols[:2] in (["YOU", "DUTY"], ["YOU", "BAN"], ["SEP", "BAN"], ["SEP", "IF"])
+    duty = symbols[:1] == ["DUTY"] and lows[0] in {"must", "should", "always"}
+    return duty or _follows_from_it(symbols, lows) or symbols[:2] in _NEW
+
+
+_GOES_ON: Final = (["with"], ["by"], ["via"], ["through"], ["for"], ["in"], ["on"], ["from"])  # ", never with X"
+_NEW: Final = (["YOU", "DUTY"], ["YOU", "BAN"], ["SEP", "BAN"], ["SEP", "IF"], ["NO", "FORM"])
+
+
+def _follows_from_it(symbols: Sequence[str], lows: Sequence[str]) -> bool:
+    """Whether an order follows from what goes before it: "so call X", "so X is never to be used"."""
+    orders = len(lows) > 1 and (lows[1].partition(" ")[0] in VERBS or lows[1] == "please")
+    return lows[:1] == ["so"] and (orders or symbols[:1] in (["TOOL"], ["BAN"], ["CODE"]))
+
+
+def _is_clause(following: Sequence[Token]) -> bool:
+    """Whether a clause with a subject of its own begins: "and every message must include a tool call"."""
+    symbols = [token.symbol for token in following if token.symbol]
+    at = next((number for number, symbol in enumerate(symbols) if symbol in {"DUTY", "BAN"}), 0)
+    begins = symbols[:1] == ["EACH"] or symbols[:1] == ["ANSWER"]
+    return begins and at > 0 and all(symbol in {"EACH", "ANSWER", "W", "TOOLWORD"} for symbol in symbols[:at])
 
 
 def opened_scope(statement: Sequence[Token]) -> str:

@@ -32,7 +32,8 @@ _PHRASES: Final[dict[str, str]] = {
     "recruiter's | pupil | pupils | pupil's | candidate | candidates | candidate's | applicant | applicants | "
     "applicant's | tenant | tenants | tenant's | driver | drivers | driver's | learner | learners | seller | sellers | "
     "host | hosts | player | players | citizen | citizens | borrower | borrower's | donor | parent | parents | "
-    "guest's | member's | traveler's | passenger's | visitor's | employee's | requester's",
+    "guest's | member's | traveler's | passenger's | visitor's | employee's | requester's | anyone | anybody | "
+    "third parties | outsiders",
     "SUPERIOR": "manager | supervisor | admin | administrator | team lead | security team | legal | second person | "
     "managers | supervisors | manager's | supervisor's",
     # modality
@@ -44,7 +45,8 @@ _PHRASES: Final[dict[str, str]] = {
     "it is forbidden to | it is prohibited to | it is not allowed to | it is not permitted to | "
     "is not allowed to | are not allowed to | are forbidden from | are prohibited from | are not permitted to | "
     "are forbidden to | strictly forbidden from | strictly forbidden to | strictly prohibited from | "
-    "strictly not allowed to | is never to | are never to | must in no case | in no event | on no account",
+    "strictly not allowed to | is never to | are never to | must in no case | in no event | on no account | "
+    "have no business | has no business | steer clear of | stay away from | keep away from",
     "DUTY": "must | shall | should | always | have to | has to | need to | needs to | required to | "
     "be sure to | make sure to | make sure you | make sure that you | ensure you | ensure that you | "
     "remember to | take care to | ought to | supposed to | expected to | obligated to | mandatory to | "
@@ -97,7 +99,7 @@ _PHRASES: Final[dict[str, str]] = {
     "CALL": "call | calls | calling | called | use | uses | using | used | invoke | invokes | invoking | "
     "invoked | trigger | triggering | triggered | utilize | make use of | make a call to | make calls to | "
     "hand off to | handoff to | hand over to | make a tool call to | "
-    "make any calls to | rely on | employ | attempt to call | attempt to use | "
+    "make any calls to | rely on | employ | attempt to call | attempt to use | touch | touching | touched | "
     "resort to",
     "RUN": "run | runs | running | execute | executes | executing | executed | issue the command | "
     "run the command | execute the command | run commands like | run commands such as",
@@ -108,14 +110,17 @@ _PHRASES: Final[dict[str, str]] = {
     "add | adding | promote | endorse | state | use the phrase | use the word | use the words | "
     "use phrases like | use words like | use the term | say things like | use phrases such as",
     "DISCLOSE": "reveal | revealing | disclose | disclosing | share | sharing | mention | mentioning | expose | "
-    "exposing | leak | leaking | divulge | give out | giving out",
+    "exposing | leak | leaking | divulge | give out | giving out | read back | read out | read aloud | reading back | "
+    "reading out | say aloud | say out loud | speak aloud",
     "REPLY": "answer | respond | reply",
     "END": "at the end | at the end of the conversation | at the end of the session | "
     "at the end of every conversation | at the end of each conversation | at the end of every session | "
     "at the end of each session | before ending the conversation | before you finish | before finishing | "
     "before ending | before the end | at the end of the task | "
-    "before closing the conversation",
-    "CLOSE": "end | ends | ending | finish | finishing | close | closing | conclude | concluding | sign off",
+    "before closing the conversation | at the end of every call | at the end of each call | at the end of the call | "
+    "at the end of every chat | at the end of the chat",
+    "CLOSE": "end | ends | ending | finish | finishing | close | closing | conclude | concluding | sign off | closed | "
+    "ended | concluded",
     "OPEN": "begin | beginning | start | starting | open | opening | greet",
     "STOP": "stop | abort | give up | quit | lock the account | end the session",
     "KEEP": "keep | limit | restrict | make | cap | take",
@@ -194,21 +199,24 @@ _PHRASES: Final[dict[str, str]] = {
     "not permitted | strictly forbidden | strictly prohibited | never allowed | never permitted | "
     "never to be used | never to be called | taboo | a taboo | a no-go | "
     "disabled | turned off | switched off | not available | unavailable | "
-    "out of bounds | not to be used | not to be called",
+    "out of bounds | not to be used | not to be called | out of scope | out-of-scope | off the table",
     "NEED": "require | requires | need | needs | required | is required for | are required for",
     "SUCCEEDED": "succeeded | has succeeded | was called | has been called | is called | was called first | "
     "has run | was successful | has completed | completed | has returned | returned ok | has passed | passed | "
-    "is successful | has been run | have succeeded | ran",
+    "is successful | has been run | have succeeded | ran | succeeds | completes | returns successfully",
     # amounts
     "ATMOST": "at most | no more than | not more than | up to | a maximum of | maximum | maximum of | max | "
-    "under | below | within | at maximum | a max of",
+    "under | below | within | at maximum | a max of | no larger than | no greater than | no higher than | "
+    "no longer than | no bigger than | not exceeding | not to exceed | capped at | limited to at most",
     "MORETHAN": "more than | over | longer than | in excess of",
     "FEWER": "fewer than | less than | shorter than",
     "ORFEWER": "or less | or fewer | max. | at most | or shorter",
-    "ATLEAST": "at least | no fewer than | no less than | a minimum of | minimum",
+    "ATLEAST": "at least | no fewer than | no less than | a minimum of | minimum | no smaller than | no lower than | "
+    "not less than | no shorter than",
     "EXACTLY": "exactly | precisely",
     "TIMES": "times | time | twice | thrice",
-    "UNIT": "words | characters | chars | sentences | paragraphs | lines | tokens | word | sentence long | words long",
+    "UNIT": "words | characters | chars | sentences | paragraphs | lines | tokens | word | sentence long | "
+    "words long | sentence",
     "SESSION": "per session | per conversation | in a conversation | in a session | in one session | in total | "
     "overall | in one conversation | per chat | in the whole conversation | in the conversation | "
     "throughout the conversation | during a conversation | during the session | a session | "
@@ -218,7 +226,8 @@ _PHRASES: Final[dict[str, str]] = {
     "each time | every time | per question | per user message | in a turn | per answer | in the same message | "
     "in a single message | per query | per iteration | per round | at each step | in each response | "
     "in every response | in the same step | per command list | per action list | in one message | in a single step | "
-    "in one step | in each message | in each turn | each turn | per assistant message | in any single response",
+    "in one step | in each message | in each turn | each turn | per assistant message | in any single response | "
+    "in the same breath | in one breath | in one go | in a single go | at one time",
     "ATONCE": "at a time | at once | at the same time | in parallel | simultaneously | concurrently | go together | "
     "called together | used together",
     "PARALLEL": "parallel | concurrent | simultaneous",
@@ -242,12 +251,14 @@ _PHRASES: Final[dict[str, str]] = {
     "SUCHAS": "such as | like | e.g. | e.g | namely | for example | including",
     "AGENTWORD": "agent | agents",
     "NO": "no",
+    # what follows from a fact is said by itself
+    "CUT": "which is why | that is why | this is why",
     "PRONOUN": "it",
     "THISTOOL": "this tool | that tool | these tools | those tools | this function",
 }
 # Symbols for tokens that no list has.
 TOKENS: Final = (
-    *("TOOL", "CODE", "QUOTE", "NUM", "RANGE", "NAME", "LITERAL", "FILE", "ARGNAME", "W", "OPENED", "CLOSED", "CUT"),
+    *("TOOL", "CODE", "QUOTE", "NUM", "RANGE", "NAME", "LITERAL", "FILE", "ARGNAME", "W", "OPENED", "CLOSED"),
 )
 
 SYMBOLS: Final[tuple[str, ...]] = (*_PHRASES, *TOKENS)
@@ -292,6 +303,11 @@ CONTRACTIONS: Final = {
     "you've": ("you", "have"),
     "we're": ("we", "are"),
     "there's": ("there", "is"),
+    "haven't": ("have", "not"),
+    "hasn't": ("has", "not"),
+    "wasn't": ("was", "not"),
+    "weren't": ("were", "not"),
+    "didn't": ("did", "not"),
 }
 
 

@@ -11,7 +11,7 @@ from stream_guard_compliance.reading.fit import Fit
 from stream_guard_compliance.reading.text_forms import NAMES as FORM_NAMES
 from stream_guard_compliance.reading.text_forms import SAYS_CODE
 from stream_guard_compliance.reading.tokens import Token
-from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.values import Reading
 from stream_guard_compliance.reading.word_lists import word_set
 
 _WRITES: Final = word_set(
@@ -64,7 +64,8 @@ def forbid_form(fit: Fit) -> Reading | None:
     named = [FORM_NAMES.get(token.low, "json") for token in fit.of("forms") if token.symbol in {"FORM", "JSON"}]
     forms = tuple(dict.fromkeys(named))
     verbs = {token.low for token in fit.tokens if token.symbol in {"SAY", "CALL", "KEEP", "REPLY", "DISCLOSE"}}
-    if forms == ("code",) and not verbs & SAYS_CODE:
+    fences = any("fence" in token.low for token in fit.of("forms"))
+    if forms == ("code",) and not verbs & SAYS_CODE and not fences:
         return None
     return Reading("forbid_output", forms, shape="form")
 
@@ -75,39 +76,23 @@ def question_end(fit: Fit) -> Reading | None:
     return Reading("forbid_output", ("question_end",), shape="form", first=fit.tools(), left=left)
 
 
-def speak_with_calls(fit: Fit) -> Reading | None:
-    """A response that calls tools has to say something, too."""
-    words = {token.low for token in fit.tokens}
-    silent = fit.words("silent") in {"silence", "silently"}
-    each = bool(words & {"immediately", "each", "every", "any"})
-    speaks = bool(words & _EXPLAINS)
-    return Reading("require_output", ("text",), shape="say_before") if silent or (each and speaks) else None
+def each_response(fit: Fit) -> Reading | None:
+    """Every response has to have something: words beside its calls, a call, or anything at all."""
+    words = {word for token in fit.tokens for word in token.low.split()}
+    if fit.words("verb") not in {"", "act"}:
+        return None  # "do not merge without a comment" is about a deed
+    if fit.of("called") and words & _MAKES:
+        return Reading("require_tool", ("*",), shape="each_turn")
+    if fit.of("empty"):
+        return Reading("require_output", ("text",), shape="not_empty")
+    silent = fit.words("silent") in {"silence", "silently"} or bool(set(fit.words("words").split()) & _EXPLAINS)
+    return Reading("require_output", ("text",), shape="say_before") if silent and not fit.of("called") else None
 
 
-_EXPLAINS: Final = word_set("explain explanation tell state describe announce inform say summary statement sentence")
-
-
-def always_calls(fit: Fit) -> Reading | None:
-    """Every response has to call a tool."""
-    makes = any(token.low in {"provide", "make", "include", "issue", "output", "emit", "use"} for token in fit.tokens)
-    return Reading("require_tool", ("*",), shape="each_turn") if makes else None
-
-
-def never_empty(_fit: Fit) -> Reading | None:
-    """A response must not be empty."""
-    return Reading("require_output", ("text",), shape="not_empty")
-
-
-def say_after(fit: Fit) -> Reading | None:
-    """Behind a call, this has to be said."""
-    said = tuple(token.text for token in fit.of("said"))
-    speaks = [token.low for token in fit.tokens if token.symbol in {"SAY", "REPLY", "DISCLOSE", "W"}]
-    if not speaks or not set(speaks) & _SPEAKS:
-        return None
-    return Reading("require_output", said, first=fit.tools("first"), shape="say_after")
-
-
-_SPEAKS: Final = word_set("say send tell reply respond answer inform output write state display announce")
+_MAKES: Final = word_set("provide make include issue output emit use contain have")
+_EXPLAINS: Final = word_set(
+    "explain explanation tell state describe announce inform say saying summary statement sentence text comment"
+)
 
 
 def forbid_command(fit: Fit) -> Reading | None:
@@ -131,48 +116,6 @@ def _literals(tokens: Sequence[Token]) -> tuple[str, ...]:
         else:
             groups[-1].append(token.text)
     return tuple(" ".join(group) for group in groups if group)
-
-
-def through(fit: Fit) -> Reading | None:
-    """One tool must not be called by way of another: its name in the other's arguments shows it."""
-    what, by = fit.tools("what"), fit.tools()
-    return Reading("forbid_arg", what, first=by, shape="command") if not set(what) & set(by) else None
-
-
-def confined(fit: Fit) -> Reading | None:
-    """Files may be written in one folder only."""
-    where = next(token.text for token in fit.of("where") if token.symbol == "CODE")
-    writes = any(
-        token.low.startswith(("write", "writing", "edit", "creat", "save", "saving", "modif")) for token in fit.tokens
-    )
-    if "/" not in where or " " in where or not (writes or fit.tools()):
-        return None
-    return Reading("forbid_arg", (where,), first=fit.tools(), shape="folder")
-
-
-_ABOUT_FILES: Final = word_set(
-    "file files operations tools tool referring refer arguments reading writing operation calls commands edits editing "
-    "parameters reference references them these those operating path paths accessing access"
-)
-
-
-def paths(fit: Fit) -> Reading | None:
-    """Paths in arguments have to be absolute, or must not be."""
-    words = {token.low for token in fit.of("rest") if token.symbol in {"W", "DEED", "LITWORD"}}
-    if not words <= _ABOUT_FILES:
-        return None
-    wanted = next((token for token in fit.of("wanted")), None)
-    unwanted = next((token for token in fit.of("unwanted")), None)
-    sort = (
-        unwanted.symbol if unwanted else {"ABSPATH": "RELPATH", "RELPATH": "ABSPATH"}[wanted.symbol] if wanted else ""
-    )
-    tools = tuple(token.text for token in fit.of("rest") if token.symbol == "TOOL")
-    return Reading("forbid_arg", ("absolute" if sort == "ABSPATH" else "relative",), first=tools, shape="path")
-
-
-def text_with_calls(_fit: Fit) -> Reading | None:
-    """A response that calls a tool must have no text."""
-    return Reading("forbid_output", (TEXT_WITH_CALLS,))
 
 
 def require_quote(fit: Fit) -> Reading | None:

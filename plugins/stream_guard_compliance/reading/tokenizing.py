@@ -39,7 +39,7 @@ def tokenize(text: str, catalogue: Catalogue, before: Antecedent = Antecedent())
         token, length = _phrase(raw, position)
         tokens.append(token)
         position += length
-    return describe_tools(_named(_resolved(_counted(tokens), before), catalogue, before), catalogue)
+    return describe_tools(_named(_resolved(_turned(_counted(tokens)), before), catalogue, before), catalogue)
 
 
 def _counted(tokens: list[Token]) -> list[Token]:
@@ -55,6 +55,15 @@ def _counted(tokens: list[Token]) -> list[Token]:
         else:
             found.append(token)
     return found
+
+
+def _turned(tokens: list[Token]) -> list[Token]:
+    """Read "Should the user ask, ..." at the beginning as "If the user asks, ..."."""
+    solid = [token for token in tokens if token.symbol][:2]
+    asks = [token.symbol for token in solid] in (["DUTY", "PERSON"], ["DUTY", "YOU"]) and solid[0].low == "should"
+    if not asks or tokens[0] is not solid[0] or not any(token.text == "," for token in tokens):
+        return tokens
+    return [replace(tokens[0], symbol="IF", text="if"), *tokens[1:]]
 
 
 _MARKS: Final = {";": "CUT", ":": "CUT", "(": "OPENED", ")": "CLOSED", ",": "SEP", "/": "SEP"}
@@ -80,7 +89,8 @@ def _raw(text: str, catalogue: Catalogue) -> list[Token]:
             tokens += _word(inner, start, end, catalogue)
         elif sort == "code" or sort[0] == "q":
             symbol = _marked(inner, catalogue, "CODE" if sort == "code" else "QUOTE")
-            symbol = "APPROVAL" if inner.lower().strip(".!") in _YES and symbol == "QUOTE" else symbol
+            yes = inner.lower().strip(".!") in _YES and not _is_listed(text, start, end)
+            symbol = "APPROVAL" if yes and symbol == "QUOTE" else symbol
             name = catalogue.means(inner.removesuffix("()")) if symbol == "TOOL" else inner
             tokens.append(Token(symbol, name, start, end))
         elif sort != "stop":
@@ -90,6 +100,14 @@ def _raw(text: str, catalogue: Catalogue) -> list[Token]:
 
 
 _YES: Final = frozenset(("yes", "ok", "okay", "go ahead"))
+
+
+def _is_listed(text: str, start: int, end: int) -> bool:
+    """Whether a text stands in a list of texts: then it is one of them, whatever it says."""
+    before, behind = text[:start].rstrip(), text[end:].lstrip()
+    return before.endswith(('",', "\u201d,", '" or', '" and')) or behind.startswith(
+        (', "', ", \u201c", 'or "', 'and "')
+    )
 
 
 def _marked(inner: str, catalogue: Catalogue, otherwise: str) -> str:
@@ -134,6 +152,9 @@ def _phrase(raw: Sequence[Token], position: int) -> tuple[Token, int]:
     if found:
         last = raw[position + length - 1]
         return Token(found, " ".join(words[:length]), first.start, last.end), length
+    owner = LEXICON.get((first.low.removesuffix("'s"),), "") if first.low.endswith("'s") else ""
+    if first.symbol == "W" and owner in {"PERSON", "SUPERIOR"}:
+        return replace(first, symbol=owner), 1
     if first.symbol == "W" and first.low in COUNTED:
         return replace(first, symbol="NUM"), 1
     if first.symbol == "W" and first.low in FILLERS:
@@ -146,11 +167,14 @@ def _resolved(tokens: list[Token], before: Antecedent) -> list[Token]:
     named: list[str] = []
     found: list[Token] = []
     for number, token in enumerate(tokens):
+        if _is_owner(tokens, number) and len(named) == 1:
+            found.append(replace(token, symbol="TOOL", text=named[0], inherited=True))
+            continue
         if token.symbol in {"PRONOUN", "THISTOOL"}:
             known = named or before.tools
             if len(known) == 1 and not (token.symbol == "PRONOUN" and _is_object(tokens, number)):
                 doubtful = not _goes_on_with(tokens, number) if named else not before.is_topic
-                guessed = token.symbol == "PRONOUN" and doubtful
+                guessed = token.symbol == "PRONOUN" and doubtful and not _is_behind(tokens, number)
                 found.append(replace(token, symbol="TOOL", text=known[0], inherited=True, guessed=guessed))
             else:
                 found.append(replace(token, symbol="W"))
@@ -161,17 +185,32 @@ def _resolved(tokens: list[Token], before: Antecedent) -> list[Token]:
     return found
 
 
-def _goes_on_with(tokens: Sequence[Token], number: int) -> bool:
-    """Whether a pronoun is the subject of its own clause, in a sentence that a tool begins: "X is slow; it needs"."""
+def _is_owner(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a word says whose an argument is: "its `path`"."""
     following = tokens[number + 1].symbol if number + 1 < len(tokens) else ""
-    begins = number > 0 and tokens[number - 1].symbol == "CUT"
-    return tokens[0].symbol == "TOOL" and begins and following in {"NEED", "DUTY", "BAN", "BE", "MAY"}
+    return tokens[number].low == "its" and following in {"CODE", "ARGNAME"}
+
+
+def _is_behind(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a pronoun is what something comes after: "no tool may be used after it" is about a call."""
+    return number > 0 and tokens[number - 1].symbol == "AFTER"
+
+
+def _goes_on_with(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a pronoun means the tool that begins its sentence: "X is slow; it needs", "X is theirs; never use it"."""
+    if tokens[0].symbol != "TOOL" or not any(token.symbol == "CUT" for token in tokens[:number]):
+        return False
+    following = tokens[number + 1].symbol if number + 1 < len(tokens) else ""
+    begins = tokens[number - 1].symbol == "CUT" and following in {"NEED", "DUTY", "BAN", "BE", "MAY"}
+    return begins or (tokens[number - 1].symbol == "CALL" and number + 1 == len(tokens))
 
 
 def _is_object(tokens: Sequence[Token], number: int) -> bool:
     """Whether a pronoun is what something is done to, and no tool that is called: "lock it", "change it"."""
     previous = tokens[number - 1] if number else None
-    return previous is not None and previous.symbol in {"W", "AGREE"} and previous.low in VERBS
+    following = tokens[number + 1].low if number + 1 < len(tokens) else ""
+    done = previous is not None and previous.symbol in {"W", "AGREE"} and previous.low in VERBS
+    return done or following in {"with", "using", "via"}
 
 
 def _named(tokens: list[Token], catalogue: Catalogue, before: Antecedent) -> list[Token]:

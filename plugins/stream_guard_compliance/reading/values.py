@@ -31,7 +31,8 @@ Shape: TypeAlias = Literal[
     "", "per_turn", "alone", "repeat", "not_after", "first_action", "finish", "acts", "form", "say_after", "say_before",
     "not_empty", "edits", "deletes", "path",
     "argument", "command", "folder", "each_turn", "nothing_after", "answer_after", "say_first", "per_exchange",
-    "size", "length", "apart", "filled", "literal", "absent", "words", "has", "value", "given", "origin", "answered",
+    "size", "length", "apart", "filled", "literal", "absent", "words", "has", "lacks", "value", "given", "origin",
+    "answered",
 ]  # fmt: skip
 """Which rule of its kind a reading is, where it is not the plain one."""
 

@@ -199,7 +199,7 @@
   };
   const keys = document.getElementById("keys");
   document.getElementById("keys-button")?.addEventListener("click", () => keys.showModal());
-  const places = { a: "/", s: "/sessions", r: "/reviews", i: "/incidents", u: "/rules", v: "/activity", o: "/reports", p: "/policy" };
+  const places = { a: "/", s: "/sessions", r: "/reviews", i: "/incidents", u: "/rules", l: "/learned", j: "/judge", v: "/activity", o: "/reports", p: "/policy" };
   let going = false;
   document.addEventListener("keydown", (event) => {
     const target = event.target;

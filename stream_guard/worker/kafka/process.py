@@ -206,7 +206,7 @@ async def _reload(app: WorkerApp, parts: WorkerParts) -> None:
     if policy is None:
         return
     old = parts.engine
-    engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states)
+    engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states, answers=old.answers)
     async with app.batch_consumer.between_batches():
         parts.adopted(policy)
         app.stages.use(engine)

@@ -10,6 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
+from stream_guard.history import lessons
+from stream_guard.history.opening import open_database
 from stream_guard.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -68,6 +70,23 @@ def test_a_rule_that_is_in_force_stays_so_when_it_is_accepted_again(traces: Path
     ):
         assert run(*command).exit_code == 0
     assert [rule.shadow for rule in load_policy(policy, build_registry()).rules] == [False]
+
+
+def test_answers_from_the_page_are_taken_over(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAM_GUARD_HISTORY__URL", str(traces.parent / "history.db"))
+    policy = traces.parent / "policy.yaml"
+    assert run("learn", traces, "--policy", policy, "--save").exit_code == 0
+    assert not policy.exists()
+    history = open_database(str(traces.parent / "history.db"))
+    assert {STATUS, CONSENT} <= {lesson.id for lesson in lessons.listing(history)}
+    lessons.decide(history, STATUS, "accepted", by="ann", time=1.0)
+    lessons.decide(history, CONSENT, "refused", by="ann", time=1.0)
+    assert run("learn", traces, "--policy", policy, "--save").exit_code == 0
+    assert [(rule.id, rule.shadow) for rule in load_policy(policy, build_registry()).rules] == [(STATUS, True)]
+    states = {lesson.id: lesson.state for lesson in lessons.listing(history)}
+    history.close()
+    assert (states[STATUS], states[CONSENT]) == ("accepted", "refused")
+    assert CONSENT not in run("learn", traces, "--policy", policy).stdout
 
 
 def test_each_open_rule_is_asked_about(traces: Path) -> None:

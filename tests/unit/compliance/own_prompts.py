@@ -1,15 +1,10 @@
-"""Prompts of twenty agents, written for these tests: sentences with a trace that breaks and one that keeps each.
-
-A trace is a list of steps: ``u: text`` is what the user says, ``a: text`` what the agent says, ``c: tool name=value``
-a call, and ``x: text | tool name=value & tool`` a response that says something and calls tools at once.
-"""
+"""Prompts of twenty agents, written for these tests: sentences with a trace that breaks and one that keeps each."""
 
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +16,12 @@ from stream_guard_compliance.trace import read_trace
 
 from stream_guard import Policy, build_registry, evaluate, parse_policy
 from tests.vectors.behaviour import read_proposals
+from tests.vectors.steps import events
 
 FOLDER = Path(__file__).parents[2] / "golden" / "compliance_behaviour"
+# Eight more, in other styles, written before anybody looked at what the reader does with them: it found 17 of the 50
+# breaking traces of the one half and 20 of the other. It was mended with the first half; then it found 23 of the other.
+STRANGERS = FOLDER.parent / "compliance_strangers"
 PROPOSALS = FOLDER.parent / "compliance_proposals.jsonl"  # written by hand, as a model would give them
 # Held away while the reader was written: what is found of these is what may be hoped for on any prompt.
 HELD = frozenset(("bank_teller", "clinic_voice", "faq_bot", "telecom_support", "terminal_coder"))
@@ -46,9 +45,9 @@ class Found:
         return self.breaks[True] / max(1, self.breaks.total())
 
 
-def cases() -> list[dict[str, Any]]:
-    """Return every sentence with its traces."""
-    return [json.loads(line) for line in (FOLDER / "cases.jsonl").read_text(encoding="utf-8").splitlines()]
+def cases(file: Path = FOLDER / "cases.jsonl") -> list[dict[str, Any]]:
+    """Return every sentence of a file with its traces."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def measure(rows: Sequence[dict[str, Any]], *, proposed: bool = False) -> Found:
@@ -88,9 +87,10 @@ def read_prompt(name: str, *, proposed: bool = False) -> tuple[str, Extraction, 
 
 
 def text_and_tools(name: str) -> tuple[str, list[str]]:
-    """Return a prompt and the tools of its agent."""
-    tools = json.loads((FOLDER / f"{name}.tools.json").read_text(encoding="utf-8"))
-    return (FOLDER / f"{name}.md").read_text(encoding="utf-8"), tools
+    """Return a prompt and the tools of its agent; the name of a stranger's has its ending."""
+    file = STRANGERS / name if name.endswith(".txt") else FOLDER / f"{name}.md"
+    tools = json.loads((file.parent / f"{file.stem}.tools.json").read_text(encoding="utf-8"))
+    return file.read_text(encoding="utf-8"), tools
 
 
 @lru_cache(maxsize=1)
@@ -111,52 +111,3 @@ def reported(name: str, steps: Sequence[str], *, proposed: bool = False) -> list
         for rule_id, form in zip(rule.ids, rule.compiled.rules, strict=True)
         if rule_id in broken and not is_note(form)
     ]
-
-
-def events(steps: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield native events."""
-    for number, step in enumerate(steps):
-        sort, _, body = step.partition(": ")
-        common = {"session_id": "s", "event_id": f"e{number}"}
-        if sort == "u":
-            yield {"kind": "user_message", **common, "text": body}
-            continue
-        text, calls = (body, []) if step.startswith("a:") else _spoken_and_called(sort, body)
-        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-        made = [(f"c{number}-{at}", words) for at, words in enumerate(calls)]
-        content += [
-            {"type": "tool_use", "id": name, "name": words[0], "input": _args(words[1:])} for name, words in made
-        ]
-        stop = "tool_use" if made else "end_turn"
-        yield {"kind": "turn", **common, "response": {"content": content, "stop_reason": stop}}
-        for name, words in made:
-            yield {
-                "kind": "tool_result",
-                **common,
-                "event_id": f"r{name}",
-                "call_id": name,
-                "tool": words[0],
-                "output": "ok",
-            }
-
-
-def _spoken_and_called(sort: str, body: str) -> tuple[str, list[list[str]]]:
-    text, _, calls = body.partition("|") if sort == "x" else ("", "", body)
-    groups: list[list[str]] = [[]]
-    for word in shlex.split(calls):
-        if word == "&":
-            groups.append([])
-        else:
-            groups[-1].append(word)
-    return text.strip(), groups
-
-
-def _args(words: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word in words:
-        name, _, value = word.partition("=")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found

@@ -11,7 +11,7 @@ from stream_guard_compliance.report.writing import write_account
 from stream_guard.registry import build_registry
 from stream_guard.reports import ReportForm
 from stream_guard.settings import Settings
-from tests.unit.compliance.own_prompts import events
+from tests.vectors.steps import events
 
 TOOLS = ["find_guest", "search_rooms", "book_room", "cancel_booking", "charge_card", "send_offer", "hand_over"]
 PROMPT = """You are the concierge of a small hotel chain. You answer guests by chat, and you are warm and brief.

@@ -212,6 +212,15 @@ COMPOSED = {
     "The `amount` must never be greater than 50": ("forbid_arg", ("amount",)),
     "Do not call pay_bill and wipe_disk in the same turn": ("limit", ("pay_bill", "wipe_disk")),
     "No tool other than read_page may be used": ("allow_only", ("read_page",)),
+    "No other tool may be called until read_page has been called": ("order", ("read_page",)),
+    "The `currency` must be one of EUR, USD and GBP": ("forbid_arg", ("currency", "EUR", "USD", "GBP")),
+    "The `amount` must be between 1 and 50": ("forbid_arg", ("amount",)),
+    "The `path` must not begin with `/`": ("forbid_arg", ("/",)),
+    "The `path` must never end with `.exe`": ("forbid_arg", (".exe",)),
+    "pay_bill must be approved by the user": ("confirm_before", ("pay_bill",)),
+    "Disks may not be wiped": ("forbid_tool", ("wipe_disk",)),
+    "Tables are never dropped": ("forbid_tool", ("drop_table",)),
+    "Emojis must not be used": ("forbid_output", ("emoji",)),
 }
 
 
@@ -246,6 +255,10 @@ def test_condition_takes_a_statement_of_parts_away(sentence: str, form: str) -> 
         "Checking the user before paying a bill is slow.",
         "pay_bill should be the last resort.",
         "Never write outside `/tmp/a` lightly.",
+        "Tables are never reserved.",
+        "Links are never opened.",
+        "Never open links.",
+        "Do not edit lists.",
     ],
 )
 def test_what_only_looks_like_parts_of_a_rule_is_none(sentence: str) -> None:

@@ -16,8 +16,8 @@ from stream_guard.pipeline import open_table
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.testing import one_rule_policy
-from tests.unit.compliance.own_prompts import events
 from tests.unit.compliance.test_eight_rules import BREAKS, KEEPS, PROMPT, RULES, TOOLS
+from tests.vectors.steps import events
 from tests.worker.partitions import Rows, fold_with_crashes, open_partition
 
 POLICY = sg.parse_policy(

@@ -158,6 +158,9 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         "outbox": ("pager", "waiting"),
         "partition_lag": ("events", "0"),
         "restore": "rows",
+        "copies": "complete",
+        "inquiries": ("r", "kept"),
+        "judge_dollars": "r",
     }
     # Sums and reasons of what is shown by rule, moments, which are shown as ages, names for the summary of a run, and
     # the parts of a histogram, which has a test of its own.
@@ -171,6 +174,16 @@ def test_every_count_has_a_metric(scraped: Scraped) -> None:
         else:
             value[keys[name]] += 1
         assert total() == before + 1, name
+
+
+def test_what_a_judge_costs_is_told_by_alert_that_came_of_it(scraped: Scraped) -> None:
+    scraped.counts.judge_dollars["r"] = 0.5
+    assert scraped("stream_guard_judge_dollars_per_alert", rule="r") is None
+    scraped.counts.inquiries["r", "broken"] = 4
+    scraped.counts.inquiries["r", "kept"] = 6
+    assert scraped("stream_guard_judge_dollars_per_alert", rule="r") == 0.125
+    assert scraped("stream_guard_judge_dollars_total", rule="r") == 0.5
+    assert scraped("stream_guard_inquiries_total", rule="r", result="kept") == 6
 
 
 def test_names_follow_the_conventions_and_are_explained(scraped: Scraped) -> None:
@@ -187,6 +200,7 @@ def test_names_follow_the_conventions_and_are_explained(scraped: Scraped) -> Non
             "severity",
             "result",
             "sink",
+            "state",
             "topic",
             "partition",
             "version",

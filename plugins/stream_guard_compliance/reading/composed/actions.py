@@ -23,7 +23,7 @@ _GROUPS: Final = (
     "create make add write generate produce draft",
     "update modify edit change alter adjust amend replace set",
     "delete remove erase purge drop wipe",
-    "send issue give provide deliver submit",
+    "send issue give provide deliver submit hand grant award offer distribute",
     "run execute",
     "verify authenticate validate identify",
     "cancel void",
@@ -44,9 +44,9 @@ def root(word: str) -> str:
 def _verb_in(noun: str) -> str:
     """Return the verb that a noun of doing has in it: rejection, deletion, approval."""
     plain = noun.removesuffix("s")
-    for ending in ("ion", "al"):
+    for ending, least in (("ion", _SHORT), ("al", _SHORT), ("ment", 3)):
         base = plain.removesuffix(ending)
-        if base != plain and len(base) > _SHORT - 1:
+        if base != plain and len(base) >= least and base != "state":  # a statement of an account
             return next((verb for verb in (base, f"{base}e") if verb in VERBS), noun)
     return noun
 
@@ -149,7 +149,7 @@ def _by_verb(said: dict[str, str], catalogue: Catalogue) -> ActionWords:
     (only,) = said
     handoffs = set(catalogue.handoffs) if only in _HANDS_OFF else set()
     names = [name for name in catalogue.names if verb_and_things(name)[0] == only and name not in handoffs]
-    tools = tuple(names or _by_thing(only, catalogue))
+    tools = tuple(names or _by_thing(only, catalogue) or (handoffs if len(handoffs) == 1 else ()))
     return ActionWords(tools, frozenset(said)) if tools else ActionWords()
 
 

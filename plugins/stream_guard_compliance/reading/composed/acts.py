@@ -9,6 +9,7 @@ from typing import Final
 from stream_guard_compliance.reading.catalogue import Catalogue, words_of
 from stream_guard_compliance.reading.composed.actions import named_words, resolve, root
 from stream_guard_compliance.reading.tokens import Token
+from stream_guard_compliance.reading.verbs import VERBS
 from stream_guard_compliance.reading.word_lists import word_set
 
 # Symbols of words that may be a part of what an action is called.
@@ -47,6 +48,7 @@ class Act:
     narrowed: bool = False  # some of them behind a preposition
     about_one: bool = False  # and these say of what: "for a device", "of the order"
     either: bool = False
+    by: str = ""  # whose yes it is, where that is not the user's
 
 
 def act_of(tokens: Sequence[Token], catalogue: Catalogue) -> Act:
@@ -57,6 +59,7 @@ def act_of(tokens: Sequence[Token], catalogue: Catalogue) -> Act:
     yes = _is_yes(tokens)
     left = [(word, behind) for word, behind in _left(tokens, found.used, yes=yes) if word not in _BEGINNING]
     left = [] if any(token.text == "(listed)" for token in tokens) else left
+    left = [(word, behind) for word, behind in left if not named or word not in _by_means(tokens)]
     return Act(
         found.tools,
         described=not named,
@@ -67,7 +70,18 @@ def act_of(tokens: Sequence[Token], catalogue: Catalogue) -> Act:
         narrowed=any(behind for _, behind in left),
         about_one=_is_about_one(tokens),
         either=any(token.low in {"or", "either"} for token in tokens),
+        by=next((token.low.removesuffix("'s") for token in tokens if token.symbol == "SUPERIOR"), ""),
     )
+
+
+def _by_means(tokens: Sequence[Token]) -> frozenset[str]:
+    """Return the verb of what is done to "it" with a tool that is named: "touch it with X" is a call of X."""
+    for at, token in enumerate(tokens[:-2]):
+        behind = [one.low for one in tokens[at + 1 : at + 4]]
+        done = len(behind) > 1 and behind[0] in {"it", "them", "one"} and behind[1] in {"with", "using", "via", "by"}
+        if done and token.low.removesuffix("ing") in VERBS:
+            return frozenset((token.low,))
+    return frozenset()
 
 
 # Words before an action that only say that it is done, unless a tool is called so.
@@ -90,7 +104,7 @@ def _is_known(word: str, catalogue: Catalogue) -> bool:
 
 def _words(token: Token) -> list[str]:
     if token.symbol == "TOOL" and token.described:
-        return token.text.replace("_", " ").lower().split()
+        return words_of(token.text)
     if token.symbol in _SPOKEN:
         return [word.removesuffix("'s").strip("-") for word in token.low.split() if word not in _SMALL]
     return []
@@ -173,8 +187,10 @@ def _is_any(tokens: Sequence[Token]) -> bool:
     symbols = {token.symbol for token in tokens}
     if "NOTHING" in symbols and "CALL" in symbols:
         return True  # "call nothing else"
+    if {"anything", "else"} <= words:
+        return True
     return bool(words & {"tool", "tools", "one", "action", "actions"}) and bool(
-        words & {"other", "others", "another", "any", "every", "each", "next", "further"}
+        words & {"other", "others", "another", "any", "every", "each", "next", "further", "no"}
     )
 
 

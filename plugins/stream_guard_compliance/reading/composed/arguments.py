@@ -11,7 +11,7 @@ from typing import Final
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.commands import is_command
 from stream_guard_compliance.reading.composed.acts import act_of, is_narrowed_behind
-from stream_guard_compliance.reading.composed.bounds import Bound, bound_of
+from stream_guard_compliance.reading.composed.bounds import MONEY, Bound, bound_of
 from stream_guard_compliance.reading.composed.segments import Parts
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
@@ -22,7 +22,6 @@ _STARTS: Final = word_set("start starts begin begins prefixed")
 _ENDS: Final = word_set("end ends finish finishes sign signed")
 _HAS: Final = word_set("contain contains include includes have has including containing carry mention")
 _UNITS: Final = {"c": "chars", "w": "words"}
-_MONEY: Final = word_set("percent eur usd dollars euros dollar euro gbp pounds")
 _SPEAKS: Final = frozenset(("DISCLOSE", "REPLY"))
 _PUTS: Final = word_set("put fill set pass provide use add specify include send")
 _SAYS: Final = word_set("say says saying mention tell output print repeat quote promise respond reply answer state")
@@ -34,10 +33,14 @@ def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
         return None
     tokens = (*parts.main.tokens, *(token for one in parts.others for token in one.tokens if token.symbol == "TOOL"))
     args = arguments_in(tokens)
-    tools = _tools_in([token for token in tokens if token.symbol])
+    tools = tools_in([token for token in tokens if token.symbol])
     bound = bound_of(tokens, parts.polarity)
     if bound is not None and is_narrowed_behind(tokens, _NUMBERS):
         return None
+    if bound is not None and not args and not tools:
+        listed = _members(tokens, bound)
+        if listed is not None:
+            return listed
     if bound is not None:
         return _bounded(tokens, args, tools, bound, catalogue)
     if parts.polarity == "not":
@@ -45,7 +48,19 @@ def read_argument(parts: Parts, catalogue: Catalogue) -> Reading | None:
     return _valued(parts, args, tools, catalogue)
 
 
-def _tools_in(solid: Sequence[Token]) -> tuple[str, ...]:
+def _members(tokens: Sequence[Token], bound: Bound) -> Reading | None:
+    """A bound on how many of something one thing has: "each booking can have at most five passengers"."""
+    solid = [token for token in tokens if token.symbol]
+    each = solid[0].symbol == "EACH" or tokens[0].low in {"a", "an"}
+    has = any(word in {"have", "has", "contain", "include", "hold", "list"} for token in tokens for word in [token.low])
+    thing = solid[-1]
+    many = thing.symbol in {"W", "PERSON"} and thing.low.endswith("s") and thing.low.isalpha()
+    if not each or not has or not many or solid[-2].symbol != "NUM" or bound.most is None or bound.least is not None:
+        return None
+    return replace(_made((thing.low,), (), bound, "size"), guess=True)
+
+
+def tools_in(solid: Sequence[Token]) -> tuple[str, ...]:
     """Return the tools that are named; one in a list of texts is a text, such as grep between `find` and `cat`."""
     found: list[str] = []
     for at, token in enumerate(solid):
@@ -68,10 +83,23 @@ def _plain_names(tokens: Sequence[Token]) -> list[str]:
     named = any(token.symbol == "TOOL" and not token.described for token in tokens)
     for token, following in itertools.pairwise(solid):
         passed = named and following.low in {"passed", "given", "supplied"}
-        labels = passed or following.symbol == "LITWORD" or following.low in {"line", "field"}
+        beside = following.start - token.end <= 1
+        labels = passed or (beside and (following.symbol == "LITWORD" or following.low in {"line", "field"}))
         if token.symbol in {"W", "PHRASE"} and labels and token.low.isalpha():
             return [token.low]
-    return []
+    return _subject_with_values(tokens, solid)
+
+
+_ARTICLES: Final = frozenset(("the", "a", "an", "every", "each"))
+
+
+def _subject_with_values(tokens: Sequence[Token], solid: Sequence[Token]) -> list[str]:
+    """Return the subject of a list of texts that it must be: "The reason for ... must be "a" or "b""."""
+    quotes = sum(token.symbol == "QUOTE" for token in solid)
+    at = next((number for number, token in enumerate(solid) if token.symbol == "DUTY"), 0)
+    either = any(token.low == "or" for token in solid)
+    begins = bool(solid) and tokens[0].low in _ARTICLES and solid[0].symbol == "W"
+    return [solid[0].low] if begins and quotes > 1 and either and at and solid[0].low.isalpha() else []
 
 
 def _bounded(
@@ -87,8 +115,9 @@ def _bounded(
         return _made(args, tools, bound, shape)
     if unit[:1] in _UNITS and tools and bound.most is not None:
         return _made((_UNITS[unit[0]],), tools, bound, "length")
-    money = any(token.low in _MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
-    act = act_of([token for token in tokens if token.low not in _MONEY | _CAPPED and token.symbol != "NUM"], catalogue)
+    money = any(token.low in MONEY or token.text[:1] in "$\u20ac\u00a3" for token in tokens)
+    spoken = [token for token in tokens if token.low not in MONEY | _CAPPED and token.symbol not in _AMOUNTS]
+    act = act_of(spoken, catalogue)
     if money and act.tools and bound.most is not None and not set(act.left) - _CAPPED:
         unit_of = ("percent",) if any(token.low == "percent" for token in tokens) else ()
         amount = Reading("conditional", act.tools, over=bound.most, described=unit_of, guess=True)
@@ -96,6 +125,7 @@ def _bounded(
     return None
 
 
+_AMOUNTS: Final = frozenset(("NUM", "MORETHAN", "AMOUNT", "ATMOST", "EXCEED"))
 _CAPPED: Final = word_set("capped limited per more than limit cap amount of")
 
 
@@ -119,17 +149,28 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
     words = {word for token in tokens for word in token.low.split()}
     empty = "EMPTY" in {token.symbol for token in tokens}
     if empty and len(args) == 1:
-        return Reading("forbid_arg", tuple(args), first=tools, shape="filled", frame="composed: not empty")
+        return Reading(
+            "forbid_arg", tuple(args), first=tools, shape="filled", frame="composed: whether an argument is given"
+        )
     inverted = any(token.low in _INVERTS or token.symbol == "OTHERTHAN" for token in tokens)
     if inverted:
         outside = any(token.low == "outside" for token in tokens)
         return _outside(tokens, tools) if outside else None
-    literals = tuple(
-        token.text for token in tokens if token.symbol in {"CODE", "LITERAL", "FILE"} and _is_distinct(token.text)
+    placed = _placed(tokens, args, tools)
+    if placed is not None:
+        return placed
+    if any(one.symbol in _MARKED and two.low in {"that", "which", "whose"} for one, two in itertools.pairwise(tokens)):
+        return None  # "a `path` that the user gave you": not every one
+    tools, through = _by_way_of(tokens, tools)
+    bare = bool(tools) and _is_bare_list(tokens)
+    literals = through + tuple(
+        token.text
+        for token in tokens
+        if token.symbol in {"CODE", "LITERAL", "FILE"} and (bare or _is_distinct(token.text))
     )
     marked = {token.text for token in tokens if token.symbol in {"CODE", "ARGNAME"}}
     plain = tuple(name for name in args if name not in literals and (name in marked or not literals))
-    if (literals or plain) and (is_narrowed_behind(tokens, _MARKED) or not _is_done_to(tokens)):
+    if (literals or plain) and (is_narrowed_behind(tokens, _MARKED) or not (through or bare or _is_done_to(tokens))):
         return None
     if literals and not plain:
         return Reading("forbid_arg", literals, first=tools, shape="literal", frame="composed: a text in arguments")
@@ -139,19 +180,76 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
         and (words & _PUTS)
         and (_is_labelled(tokens) or words & {"put", "fill", "pass"})
     ):
-        return Reading(
-            "forbid_arg", plain, first=tools, shape="absent", frame="composed: an argument that is not given"
-        )
+        return Reading("forbid_arg", plain, first=tools, shape="absent", frame="composed: whether an argument is given")
+    return _words_of_a_command(tokens, plain if not literals and not tools else (), alone=not (plain or literals))
+
+
+def _words_of_a_command(tokens: Sequence[Token], plain: tuple[str, ...], *, alone: bool) -> Reading | None:
+    """Words that no command may have: marked, or in capitals: "INSERT, UPDATE or DROP"."""
+    words = {word for token in tokens for word in token.low.split()}
+    capitals = _capitals(tokens)
+    if len(capitals) > 1 and alone and words & (_CONTAINS | _DONE):
+        return Reading("forbid_arg", capitals, shape="words", frame="composed: words of a command")
     listed = any(token.symbol == "FORBIDDEN" for token in tokens) or (len(plain) > 1 and all(map(str.isupper, plain)))
-    if plain and not literals and listed and not tools:
+    if plain and listed:
         return Reading("forbid_arg", plain, shape="words", frame="composed: words of a command")
     return None
+
+
+def _placed(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, ...]) -> Reading | None:
+    """A text that an argument must not begin with, end with or have."""
+    words = {word for token in tokens for word in token.low.split()}
+    place = "start" if words & _STARTS else "end" if words & (_ENDS | _CLOSES) else "in" if words & _CONTAINS else ""
+    named = [token.text for token in tokens if token.symbol in {"QUOTE", "CODE", "LITERAL"} and token.text not in args]
+    texts = tuple(named) or tuple(mark for word, mark in MARKS.items() if word in words)
+    if len(args) != 1 or not place or not texts or is_narrowed_behind(tokens, _MARKED | {"QUOTE"}):
+        return None
+    at = "" if place == "in" else place
+    return Reading(
+        "forbid_arg",
+        texts,
+        first=tools,
+        described=tuple(args),
+        shape="lacks",
+        place=at,  # type: ignore[arg-type]  # start or end
+        frame="composed: a text that an argument has",
+    )
+
+
+_CLOSES: Final = word_set("close closes")
+_CONTAINS: Final = word_set("contain contains include includes have has")
+# Words for marks that a text begins or ends with.
+MARKS: Final = {
+    "slash": "/",
+    "question": "?",
+    "backslash": "\\",
+    "dot": ".",
+    "period": ".",
+    "tilde": "~",
+    "hyphen": "-",
+}
+
+
+def _is_bare_list(tokens: Sequence[Token]) -> bool:
+    """Whether texts are only listed: "no `cat >`, no `tee`"."""
+    symbols = [token.symbol for token in tokens if token.symbol]
+    return symbols[:1] == ["NO"] and set(symbols) <= {"NO", "CODE", "SEP", "LITERAL", "TOOL"}
+
+
+def _by_way_of(tokens: Sequence[Token], tools: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the tools that something must not be done through, and the tools whose names would show it there."""
+    via = next((number for number, token in enumerate(tokens) if token.symbol == "VIA"), None)
+    if via is None:
+        return tools, ()
+    by = tuple(token.text for token in tokens[via:] if token.symbol == "TOOL" and token.text in tools)
+    return (by, tuple(tool for tool in tools if tool not in by)) if by else (tools, ())
 
 
 _DONE: Final = word_set(
     "run running use using execute executing pass passing set setting touch access accessing modify skip put navigate "
     "query include including add write edit delete read commit push open visit create install import send place change "
-    "make navigating provide specify"
+    "make navigating provide specify launch start spawn call issue type download upload move rename remove overwrite "
+    "deploy restart kill stop enter submit"
 )
 _INSIDE: Final = word_set("within inside from under between on behind")
 
@@ -196,19 +294,21 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
     tokens = parts.main.tokens
     words = {word for token in tokens if token.symbol != "DUTY" for word in token.low.split()}
     pairs = list(itertools.pairwise(tokens))
-    if parts.polarity == "only" and "/" in "".join(token.text for token in tokens if token.symbol == "CODE"):
+    begins = bool(words & _STARTS)
+    in_code = "".join(token.text for token in tokens if token.symbol == "CODE")
+    if parts.polarity == "only" and "/" in in_code and not begins:
         return _outside(tokens, tools)
     quotes = tuple(token.text for token in tokens if token.symbol == "QUOTE")
     paths = tuple(token.text for token in tokens if token.symbol in {"CODE", "LITERAL"} and token.text not in args)
     switched = tuple(token.low for token in tokens if token.low in {"true", "false"})
-    texts = quotes or paths or _bare_path(tokens) or switched
+    texts = quotes or paths or _bare_path(tokens) or switched or _listed_numbers(tokens) or _capitals(tokens)
     subject = [token for token in tokens if token.symbol != "QUOTE" and token.low not in _STARTS | _ENDS | _HAS]
     tools = tools or (act_of(subject, catalogue).tools if not args else ())
-    if not texts or not (args or tools) or parts.polarity not in {"must", "fact", "only"}:
+    if not texts or not (args or tools) or (parts.polarity == "may" and not args):
         return None
     ends = bool(words & _ENDS) or any(one.low in {"close", "closes"} and two.low == "with" for one, two in pairs)
     place = "start" if words & _STARTS else "end" if ends else "in" if words & _HAS else ""
-    if place and (parts.polarity != "fact" or place != "in"):
+    if place and parts.polarity != "may" and (parts.polarity != "fact" or place != "in"):
         return Reading(
             "forbid_arg",
             texts,
@@ -218,12 +318,36 @@ def _valued(parts: Parts, args: Sequence[str], tools: tuple[str, ...], catalogue
             place="" if place == "in" else place,  # type: ignore[arg-type]  # start or end
             frame="composed: a text that an argument has",
         )
-    binds = parts.polarity in {"must", "only"}
-    if len(args) == 1 and binds and any(token.symbol in {"BE", "DUTY"} for token in tokens):
+    # A list of values says what there is: "`size` is "S", "M" or "L"".
+    defines = parts.polarity in {"fact", "may"} and len(texts) > 1 and any(token.low == "or" for token in tokens)
+    listed = any(one.low == "one" and two.low == "of" for one, two in pairs)
+    binds = parts.polarity in {"must", "only"} or defines or (listed and len(texts) > 1)
+    last = max((at for at, token in enumerate(tokens) if token.text in texts), default=len(tokens))
+    narrowed = any(token.symbol in {"W", "PERSON", "NAME"} for token in tokens[last + 1 :])  # "... on Sundays"
+    if len(args) == 1 and binds and not narrowed and any(token.symbol in {"BE", "DUTY"} for token in tokens):
         return Reading(
             "forbid_arg", (*args, *texts), first=tools, shape="value", frame="composed: the value of an argument"
         )
     return None
+
+
+def _capitals(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the words of a language of queries that stand in capitals in a sentence which has small letters."""
+    small = any(token.text.islower() and token.symbol for token in tokens)
+    words = tuple(
+        token.text for token in tokens if token.symbol == "W" and token.text.isupper() and len(token.text) > 2
+    )
+    return words if small else ()
+
+
+def _listed_numbers(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the numbers of a list that an "or" ends: "15, 30 or 45"."""
+    solid = [token for token in tokens if token.symbol]
+    numbers = [number for number, token in enumerate(solid) if token.symbol == "NUM" and token.text.isdigit()]
+    if len(numbers) < 2 or not any(token.low == "or" for token in solid[numbers[0] : numbers[-1]]):
+        return ()
+    between = solid[numbers[0] : numbers[-1] + 1]
+    return tuple(solid[at].text for at in numbers) if all(one.symbol in {"NUM", "SEP"} for one in between) else ()
 
 
 def _bare_path(tokens: Sequence[Token]) -> tuple[str, ...]:
@@ -236,6 +360,7 @@ def _bare_path(tokens: Sequence[Token]) -> tuple[str, ...]:
 
 
 _ABOUT_FILES: Final = word_set(
+    "call calling called directory root workspace project repository working current "
     "file files operations tools tool referring refer arguments reading writing operation calls commands edits editing "
     "parameters reference references them these those operating path paths accessing access passed all any use used not"
 )
@@ -243,10 +368,15 @@ _ABOUT_FILES: Final = word_set(
 
 def read_paths(parts: Parts, _catalogue: Catalogue) -> Reading | None:
     """Return that paths have to be absolute, or relative."""
-    tokens = parts.main.tokens
+    tokens = (*parts.main.tokens, *(token for other in parts.of("if", "with") for token in other.tokens))
     sorts = {token.symbol for token in tokens if token.symbol in {"ABSPATH", "RELPATH"}}
     words = {token.low for token in tokens if token.symbol in {"W", "DEED", "LITWORD", "CALL"}}
-    if parts.others or not sorts or not words <= _ABOUT_FILES or parts.polarity not in {"must", "only", "not"}:
+    if (
+        len(parts.of("if", "with")) < len(parts.others)
+        or not sorts
+        or not words <= _ABOUT_FILES
+        or parts.polarity not in {"must", "only", "not"}
+    ):
         return None
     first = next(token.symbol for token in tokens if token.symbol in sorts)
     bans = parts.polarity == "not" and len(sorts) == 1
@@ -254,28 +384,3 @@ def read_paths(parts: Parts, _catalogue: Catalogue) -> Reading | None:
     tools = tuple(token.text for token in tokens if token.symbol == "TOOL" and not token.described)
     items = ("absolute" if wrong == "ABSPATH" else "relative",)
     return Reading("forbid_arg", items, first=tools, shape="path", frame="composed: paths")
-
-
-def read_needed(statement: Sequence[Token]) -> Reading | None:
-    """Return arguments that a tool has to be given: "`check_in` is required for search_hotels"."""
-    args = arguments_in(statement)
-    tools = tuple(dict.fromkeys(token.text for token in statement if token.symbol == "TOOL" and not token.described))
-    needs = any(token.symbol == "NEED" or token.low in {"mandatory", "required"} for token in statement)
-    allowed = {
-        "CODE",
-        "ARGNAME",
-        "TOOL",
-        "SEP",
-        "NEED",
-        "BE",
-        "EACH",
-        "DUTY",
-        "LITWORD",
-        "CALL",
-        "CALLN",
-        "TOOLWORD",
-        "",
-    }
-    if not args or not tools or not needs or any(token.symbol not in allowed for token in statement):
-        return None
-    return Reading("forbid_arg", args, first=tools, shape="given", frame="composed: arguments that a tool needs")

@@ -12,6 +12,7 @@ from stream_guard_compliance.reading.symbols import COUNTED
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.word_lists import word_set
 
+MONEY: Final = word_set("percent eur usd dollars euros dollar euro gbp pounds")
 _CAPS: Final = word_set("capped limited restricted cap limit max maximum")
 _ONE: Final = {"once": 1.0, "twice": 2.0, "thrice": 3.0, "single": 1.0}
 
@@ -45,6 +46,10 @@ def bound_of(tokens: Sequence[Token], polarity: Polarity) -> Bound | None:
     if between is not None:
         return between if polarity != "not" else None
     found = [bound for at in range(len(solid)) if (bound := _at(solid, at, polarity)) is not None]
+    if len(found) == 2:  # "at least 1 and at most 12"
+        low, high = sorted(found, key=lambda bound: bound.most is not None)
+        both = low.most is None and high.most is not None and high.least is None
+        return Bound(low.least, high.most, strict=high.strict) if both else None
     return found[0] if len(found) == 1 else None
 
 
@@ -81,14 +86,14 @@ def _at(solid: Sequence[Token], at: int, polarity: Polarity) -> Bound | None:
         return Bound(most=number) if polarity == "not" else None
     if (
         "ATMOST" in symbols
-        or any(token.low in _CAPS for token in before)
+        or any(token.low.partition(" ")[0] in _CAPS for token in before)
         or any(one.symbol == "ORFEWER" for one in after)
         or solid[-1].symbol == "ATMOST"
     ):
         strict = any(token.low in {"under", "below"} for token in before)
+        if strict and polarity == "not":
+            return Bound(least=number)  # "not below 15"
         return Bound(most=number, strict=strict) if polarity != "not" or "ATMOST" in symbols else None
     if "FEWER" in symbols:
         return Bound(least=number) if polarity == "not" else Bound(most=number, strict=True)
-    if "ATLEAST" in symbols:
-        return Bound(least=number) if polarity != "not" else None
-    return None
+    return Bound(least=number) if "ATLEAST" in symbols and polarity != "not" else None

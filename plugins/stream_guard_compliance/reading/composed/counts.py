@@ -18,7 +18,7 @@ _EXCHANGES: Final = word_set("question request query task prompt")  # "per quest
 _FRAMES: Final = word_set(
     "limit limited maximum max most yourself total number more than fewer less short concise brief text output keep "
     "stay per long length reply answer response responses answers messages message contain include have make send "
-    "allowed you your single "
+    "allowed you your single between from enter issue emit execute "
 )
 _SPEAKS: Final = word_set("text responses answers say speak")
 _REPLIES: Final = word_set("reply response message answer")  # "per reply"
@@ -45,12 +45,12 @@ _COUNTING: Final = frozenset(
 def read_count(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each sort
     """Return how often something may be done, or how long an answer may be."""
     tokens = parts.main.tokens
-    if parts.others or (parts.polarity == "fact" and not _is_bare_bound(tokens)):
+    if parts.others or (parts.polarity == "fact" and not _is_bare_bound(tokens) and not _each_answer(tokens)):
         return None  # "at most" bounds a permission too
     bound = _bound(tokens, parts) or _one_by_one(tokens, parts)
-    if bound is None or bound.most is None or bound.least is not None:
-        return None
     symbols = {token.symbol for token in tokens}
+    if bound is None or bound.most is None or (bound.least is not None and "UNIT" not in symbols):
+        return None
     if any(token.symbol == "NUM" and not token.low[:1].isalnum() for token in tokens):
         return None  # money is no number of calls
     if "UNIT" in symbols:
@@ -73,9 +73,13 @@ def _bound(tokens: Sequence[Token], parts: Parts) -> Bound | None:
     per_turn = any(token.symbol in {"TURN", "ATONCE", "SESSION"} for token in solid) or _each_answer(solid)
     single = [token.low for token in solid[-2:]] == ["single", "time"]
     per_turn, says_only = per_turn or single, single or any(token.symbol in {"ONLY", "EXACTLY"} for token in solid)
-    if len(numbers) == 1 and parts.polarity in {"must", "only", "may"} and per_turn and (says_only or numbers == [1.0]):
-        return Bound(most=numbers[0])
-    return None
+    twice = any(token.low in {"twice", "thrice"} for token in solid)
+    if len(numbers) != 1 or not (per_turn or (twice and parts.polarity == "not")):
+        return None
+    if parts.polarity == "not":  # "never two in one turn", "never twice"
+        return Bound(most=numbers[0] - 1) if numbers[0] > 1 else None
+    bound = parts.polarity in {"must", "only", "may"} or _is_bare_bound(tokens)
+    return Bound(most=numbers[0]) if bound and (says_only or numbers == [1.0]) else None
 
 
 def _one_by_one(tokens: Sequence[Token], parts: Parts) -> Bound | None:
@@ -86,10 +90,13 @@ def _one_by_one(tokens: Sequence[Token], parts: Parts) -> Bound | None:
 
 
 def _is_bare_bound(tokens: Sequence[Token]) -> bool:
-    """Whether a bound stands without a verb: "At most two sentences per reply"."""
+    """Whether a bound stands without a verb: "At most two sentences per reply", "One tool per message"."""
     solid = [token.symbol for token in tokens if token.symbol]
-    begins = solid[:1] in (["NUM"], ["ATMOST"], ["ONLY"]) and "ATMOST" in solid
-    return begins and bool({"TURN", "SESSION"} & set(solid)) and not {"BE", "MAY"} & set(solid)
+    if solid == ["ATMOST", "NUM", "UNIT"]:
+        return True  # "Under 25 words."
+    one = any(token.low in {"one", "1"} for token in tokens[:1]) and bool({"TURN", "ATONCE"} & set(solid))
+    begins = solid[:1] in (["NUM"], ["ATMOST"], ["ONLY"]) and ("ATMOST" in solid or one)
+    return begins and bool({"TURN", "SESSION", "ATONCE"} & set(solid)) and not {"BE", "MAY", "SAME"} & set(solid)
 
 
 def _each_answer(tokens: Sequence[Token]) -> bool:
@@ -113,7 +120,8 @@ def _length(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Read
         if token.text
     )
     written = unit in {"s", "p"} and any(token.low == "write" for token in tokens)
-    if not about and not written:
+    alone = [token.symbol for token in tokens if token.symbol] == ["ATMOST", "NUM", "UNIT"]
+    if not about and not written and not alone:
         return None
     return Reading("limit", (f"{_UNITS[unit]}<={_most(bound)}",), frame="composed: the length of an answer")
 
@@ -133,7 +141,7 @@ def _calls(tokens: Sequence[Token], bound: Bound, catalogue: Catalogue) -> Readi
         turn = tokens[0]
     exchange = turn is not None and turn.low.split()[-1] in _EXCHANGES
     if not act.tools:
-        called = any(token.symbol in {"TOOLCALL", "TOOLWORD"} for token in tokens)
+        called = any(token.symbol in {"TOOLCALL", "TOOLWORD"} or token.low == "actions" for token in tokens)
         same = any(token.symbol == "SAME" for token in tokens)
         if called and same and turn is None and catalogue.closed and not set(act.left) - _FRAMES - {"same"}:
             items = tuple(f"{tool}<={most}" for tool in catalogue.names)

@@ -8,9 +8,10 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.clauses import opens_leading
-from stream_guard_compliance.reading.composed.arguments import read_argument, read_needed, read_paths
+from stream_guard_compliance.reading.composed.arguments import read_argument, read_paths
 from stream_guard_compliance.reading.composed.counts import read_count
-from stream_guard_compliance.reading.composed.orders import read_ban, read_only, read_order, read_place
+from stream_guard_compliance.reading.composed.given import read_missing, read_needed
+from stream_guard_compliance.reading.composed.orders import read_order, read_place, read_which
 from stream_guard_compliance.reading.composed.origins import read_origin
 from stream_guard_compliance.reading.composed.said import read_said
 from stream_guard_compliance.reading.composed.segments import Parts, parts_of, until_reason
@@ -19,15 +20,15 @@ from stream_guard_compliance.reading.values import Reading
 from stream_guard_compliance.reading.verbs import BOTH, VERBS
 
 _SENSES: Final[tuple[Callable[[Parts, Catalogue], Reading | None], ...]] = (
+    read_origin,
+    read_missing,
     read_order,
     read_said,
     read_count,
     read_paths,
-    read_origin,
     read_argument,
     read_place,
-    read_only,
-    read_ban,
+    read_which,
 )
 
 
@@ -49,9 +50,19 @@ def compose(statement: Sequence[Token], catalogue: Catalogue) -> list[Reading]:
 def _for_purpose(statement: Sequence[Token], catalogue: Catalogue) -> Iterator[Reading]:
     """Yield what holds whatever it is for, as it is about a call: "To transfer, first call X, then say ..."."""
     comma = next((number for number, token in enumerate(statement) if token.text == ","), 0)
-    if comma and statement[0].low == "to" and statement[1].low in VERBS:
-        found = _senses(statement[comma + 1 :], catalogue)
-        yield from (one for one in found if one.shape == "say_after" or (one.kind == "order" and one.second))
+    purpose = [token for token in statement[1:comma] if token.symbol]
+    does = bool(comma) and statement[0].low == "to" and statement[1].low in VERBS
+    # "For a hand-over, ...": of a call that is what it is for.
+    same = bool(comma) and statement[0].low == "for" and bool(purpose) and all(one.symbol == "TOOL" for one in purpose)
+    if not does and not same:
+        return
+    for one in _senses(statement[comma + 1 :], catalogue):
+        held = one.shape == "say_first" and same and set(one.second) <= {token.text for token in purpose}
+        if held or (does and (one.shape in _ABOUT_CALL or (one.kind == "order" and one.second))):
+            yield one
+
+
+_ABOUT_CALL: Final = frozenset(("say_after", "say_first"))
 
 
 def _senses(statement: Sequence[Token], catalogue: Catalogue) -> Iterator[Reading]:
@@ -86,4 +97,5 @@ def _begins_order(statement: Sequence[Token], number: int) -> bool:
     token, following = statement[number], statement[number + 1]
     if token.symbol != "SEP" or token.low not in {"and", ","}:
         return False
-    return following.low == "will" or (following.low in VERBS and following.low not in BOTH)
+    verb = following.low in VERBS and following.low not in BOTH and following.symbol != "BAN"
+    return following.low == "will" or verb

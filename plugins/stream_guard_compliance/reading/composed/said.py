@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, words_of
@@ -11,6 +12,8 @@ from stream_guard_compliance.reading.composed.segments import Parts
 from stream_guard_compliance.reading.text_forms import NAMES as FORM_NAMES
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading
+from stream_guard_compliance.reading.verbs import VERBS
+from stream_guard_compliance.reading.voices import base_of
 from stream_guard_compliance.reading.word_lists import word_set
 
 _SPEAKS: Final = frozenset(("SAY", "REPLY", "DISCLOSE"))
@@ -27,11 +30,13 @@ _WORDS: Final = word_set("word words phrase phrases term terms expression expres
 def read_said(parts: Parts, catalogue: Catalogue) -> Reading | None:
     """Return what a statement says about texts."""
     tokens = parts.main.tokens
+    if _is_apart(parts):
+        return Reading("forbid_output", (TEXT_WITH_CALLS,), frame="composed: no text with a call")
     if parts.others:
         beside = len(parts.others) == 1 and not parts.of("if")
         return _said_beside(parts, catalogue) if beside else None
-    if _speaks_and_calls(tokens) and (parts.polarity == "not" or any(token.low == "both" for token in tokens)):
-        return Reading("forbid_output", (TEXT_WITH_CALLS,), frame="composed: no text with a call")
+    if parts.polarity == "only" and _asks_by_tool(tokens):
+        return Reading("forbid_output", ("question_end",), shape="form", frame="composed: forms of text")
     if parts.polarity == "not":
         return _forbidden(tokens, catalogue)
     if any(token.symbol == "SKIP" for token in [one for one in tokens if one.symbol][:2]):
@@ -39,17 +44,42 @@ def read_said(parts: Parts, catalogue: Catalogue) -> Reading | None:
     return _required(tokens, catalogue) if parts.polarity in {"must", "only"} else None
 
 
+def _asks_by_tool(tokens: Sequence[Token]) -> bool:
+    """Whether questions are for a tool alone: "only ask the user questions with ask_user"."""
+    asking = [token for token in tokens if token.symbol == "TOOL" and set(words_of(token.text)) & {"ask", "question"}]
+    return len(asking) == 1 and any(token.symbol == "QUESTION" for token in tokens)
+
+
+def _is_apart(parts: Parts) -> bool:
+    """Whether what a response says and what it calls exclude each other: "if you call a tool, do not respond"."""
+    tokens = parts.main.tokens
+    if len(parts.others) == 1 and parts.polarity == "not" and parts.others[0].relation == "if":
+        both = (*parts.others[0].tokens, *tokens)
+        return _speaks_and_calls(both) and all(token.symbol in _ANSWER_OR_CALL for token in both)
+    words = {token.low for token in tokens}
+    at_once = any(token.symbol in {"TURN", "ATONCE"} for token in tokens) or bool(words & {"both", "either", "while"})
+    apart = parts.polarity == "not" or bool(words & {"both", "either"})
+    return not parts.others and apart and at_once and _speaks_and_calls(tokens)
+
+
 def _speaks_and_calls(tokens: Sequence[Token]) -> bool:
-    """Whether an answer and a call at the same time are meant."""
+    """Whether an answer and a call are meant."""
     symbols = {token.symbol for token in tokens}
-    at_once = bool(symbols & {"TURN", "ATONCE"}) or any(token.low in {"both", "while"} for token in tokens)
-    calls = bool(symbols & {"TOOLCALL", "TOOLWORD"}) and "TOOL" not in symbols
-    return bool(symbols & {"REPLY"}) and calls and at_once
+    words = {word for token in tokens for word in token.low.split()}
+    speaks = "REPLY" in symbols or bool(words & _TALKS)
+    return speaks and (bool(symbols & {"TOOLCALL", "TOOLWORD"}) or "act" in words) and "TOOL" not in symbols
 
 
+_TALKS: Final = word_set("speak speaks speaking talk talks talking text prose tell say")
+_ANSWER_OR_CALL: Final = frozenset(
+    (
+        *("", "YOU", "KEEP", "CALL", "TOOLCALL", "TOOLWORD", "REPLY", "SAY", "PERSON", "SEP", "EACH", "ATONCE", "TURN"),
+        *("BAN", "DUTY", "NO", "MAY"),
+    )
+)
 _IN_JSON: Final = word_set(
-    "single object valid other text exactly one only following format structure raw strict string as in just plain "
-    "output key keys field fields"
+    "return single object valid other text exactly one only following format structure raw strict string as in just "
+    "plain output key keys field fields"
 )
 
 
@@ -58,7 +88,10 @@ def _required(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     symbols = {token.symbol for token in tokens}
     speaks = bool(symbols & {"REPLY", "ANSWER"}) or any(token.low in {"output", "return"} for token in tokens[:3])
     act = act_of([token for token in tokens if token.symbol not in {"REPLY", "ANSWER", "QUOTE"}], catalogue)
-    early = any(token.symbol in {"REPLY", "ANSWER", "SAY"} for token in [one for one in tokens if one.symbol][:3])
+    early = any(
+        token.symbol in {"REPLY", "ANSWER", "SAY"} or token.low == "return"
+        for token in [one for one in tokens if one.symbol][:3]
+    )
     if (
         not speaks
         or not early
@@ -90,6 +123,12 @@ def _said_beside(parts: Parts, catalogue: Catalogue) -> Reading | None:
             return Reading(
                 "require_output", main.quotes, first=beside.tools, shape="say_after", frame="composed: said after"
             )
+    if parts.polarity == "must" and other.relation == "followed" and main.quotes and speaks and not main.tools:
+        if beside.tools and not beside.left and not beside.quotes:  # "say "One moment." and then call X"
+            return Reading(
+                "require_output", main.quotes, second=beside.tools, shape="say_first", frame="composed: said before"
+            )
+        return None
     if parts.polarity == "must" and other.relation == "followed" and main.tools and beside.quotes and not main.left:
         return Reading(
             "require_output", beside.quotes, first=main.tools, shape="say_after", frame="composed: said after"
@@ -170,7 +209,13 @@ _MOST_BEFORE: Final = 6  # words that describe the texts
 
 def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     """Forms of text that answers must not have; others of the list are left to judgement."""
-    forms = tuple(dict.fromkeys(FORM_NAMES[token.low] for token in tokens if token.symbol == "FORM"))
+    named = tuple(dict.fromkeys(token.text for token in tokens if token.symbol == "TOOL" and not token.described))
+    if len(named) == 1 and any(token.low in {"passed", "given", "handed"} for token in tokens):
+        last = max((at for at, token in enumerate(tokens) if token.symbol == "FORM"), default=-1)
+        inner = _forms([token for token in tokens[: last + 1] if token.symbol != "TOOL"], catalogue)
+        return replace(inner, first=named, left=()) if inner is not None else None
+    found = [token for at, token in enumerate(tokens) if token.symbol == "FORM" and not _is_modified(tokens, at)]
+    forms = tuple(dict.fromkeys(FORM_NAMES[token.low] for token in found))
     person = any(token.symbol == "PERSON" for token in tokens)
     if (
         not forms
@@ -179,6 +224,8 @@ def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     ):
         return None
     spoken = [token for token in tokens if token.symbol == "W"]
+    if _is_done_to(tokens):
+        return None
     act = act_of(spoken, catalogue)
     first = () if len(spoken) > 1 else act.tools
     behind = act_of([token for token in tokens if token.symbol != "FORM"], catalogue).narrowed and not first
@@ -188,4 +235,31 @@ def _forms(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
     return Reading("forbid_output", forms, first=first, shape="form", left=left, frame="composed: forms of text")
 
 
+def _is_done_to(tokens: Sequence[Token]) -> bool:
+    """Whether something is done to things that are there, which are not put into a text: "Links are never opened"."""
+    form = next((at for at, token in enumerate(tokens) if token.symbol == "FORM"), len(tokens))
+    for at, token in enumerate(tokens):
+        verb = base_of(token)
+        low = token.low if verb is None else verb.low
+        if low in _PUTS:
+            continue
+        if token.symbol == "W" and (low in VERBS or (at > form and low.endswith("ed"))):
+            return True
+        if low == "open" and not any(later.low == "with" for later in tokens[at:form]):
+            return True
+    return False
+
+
+def _is_modified(tokens: Sequence[Token], at: int) -> bool:
+    """Whether the word before a form says which of it are meant: "licence headers", "nested bullets"."""
+    before = next((token for token in reversed(tokens[:at]) if token.symbol not in {"", "EACH"}), None)
+    return before is not None and before.symbol == "W" and before.low not in VERBS | _ANY_OF_IT
+
+
+_ANY_OF_IT: Final = word_set("other such external clickable fancy putting writing sending markdown")
+_PUTS: Final = word_set(
+    "use put write send insert produce generate return respond reply answer contain render format type paste embed "
+    "append attach give offer begin end start finish make create output emit print post speak talk read say include "
+    "display show add share mention present list provide employ apply introduce"
+)
 _MOST_LEFT: Final = 5  # words of a list of forms that no pattern sees

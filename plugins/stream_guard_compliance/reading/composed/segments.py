@@ -70,10 +70,10 @@ def parts_of(statement: Sequence[Token]) -> Parts | None:
     return Parts(polarity_of(inside[0].tokens), inside[0], tuple(others))
 
 
-_DONE: Final = word_set("done complete completed finished finish completing finishing completes ready")
+_DONE: Final = word_set("done complete completed finished finish completing finishing completes ready place")
 _WORK: Final = word_set(
     "task tasks work request job everything all steps the a an your you are is have has been it user's and with when "
-    "once after if as soon entire whole user query question problem issue issues current"
+    "once after if as soon entire whole user query question problem issue issues current in"
 )
 _SPEAKING: Final = word_set("speaking talking responding replying communicating answering respond reply answer writing")
 _AROUND: Final = word_set("to with the a an you are user users customer customers in your them messages message any")
@@ -114,11 +114,17 @@ def _allowed(tokens: list[Token]) -> list[Token]:
     symbols = [token.symbol for token in tokens if token.symbol]
     if symbols[:2] != ["YOU", "NEED"] or "APPROVAL" not in symbols:
         return tokens
+    if "BEFORE" in symbols[symbols.index("APPROVAL") :]:  # "you need their consent before X is called"
+        return [Token("DUTY", "must", 0, 0), Token("ASK", "get", 0, 0), *tokens[tokens.index(_need(tokens)) + 1 :]]
     to = next((at for at, token in enumerate(tokens) if token.low == "to" and tokens[at - 1].symbol != "NEED"), 0)
     yes = [token for token in tokens[:to] if token.symbol not in {"YOU", "NEED"}]
     if not to or not any(token.symbol == "APPROVAL" for token in yes):
         return tokens
     return [Token("ONLY", "only", 0, 0), *tokens[to + 1 :], Token("UNLESS", "unless", 0, 0), *yes]
+
+
+def _need(tokens: Sequence[Token]) -> Token:
+    return next(token for token in tokens if token.symbol == "NEED")
 
 
 def unbracketed(tokens: Sequence[Token], *, bans: bool = False) -> Iterator[Token]:
@@ -204,13 +210,24 @@ def _opened(tokens: Sequence[Token], number: int) -> Relation | None:
             following.symbol in {"YOU", "PERSON", "TOOL"} or following.low in _CONJUNCTION
         )
         return "after" if clause else None
-    if token.symbol == "THEN":
+    then = token.low == "then" and number > 1 and tokens[number - 1].symbol == "SEP"  # "call X, then say Y"
+    if token.symbol == "THEN" or then:
         return "followed"
     if token.low in {"each time", "every time"} and following is not None and following.symbol in {"YOU", "TOOL"}:
         return "after"
-    if token.low == "only with":
-        return "unless"
-    return _RELATIONS.get(token.symbol)
+    waits = token.low == "only with" or (token.low in {"that", "which"} and _tells_what_is_done(tokens, number))
+    return "unless" if waits else _RELATIONS.get(token.symbol)
+
+
+def _tells_what_is_done(tokens: Sequence[Token], number: int) -> bool:
+    """Whether a clause says what has to be done first: "never X what you have not Y", "only X what you have Y"."""
+    lows = [token.low for token in tokens[number + 1 : number + 4]]
+    by_you = lows[:1] == ["you"]
+    lows = lows[1:] if by_you else lows
+    if lows[:1] not in (["have"], ["has"], ["had"], ["was"], ["were"]):
+        return False
+    only = any(token.symbol == "ONLY" for token in tokens[:number])
+    return lows[1:2] in (["not"], ["never"]) or (by_you and only)
 
 
 def _trimmed(tokens: Sequence[Token]) -> Sequence[Token]:

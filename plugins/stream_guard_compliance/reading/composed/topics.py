@@ -8,11 +8,18 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue
 from stream_guard_compliance.reading.clauses import is_imperative
+from stream_guard_compliance.reading.composed.given import read_needed
 from stream_guard_compliance.reading.composed.reader import compose
 from stream_guard_compliance.reading.tokens import Token
 from stream_guard_compliance.reading.values import Reading
 
 _PREDICATES: Final = frozenset(("DUTY", "BAN", "MAY", "NEED", "BE", "ONLY", "FORBIDDEN", "ATMOST"))
+
+
+_RESTRICTS: Final = frozenset(("UNLESS", "ONLY", "ONCE", "ATMOST", "NUM", "AFTER", "IF", "TIMES"))
+_MAY_BE_CALLED: Final = (
+    Token("MAY", "may", 0, 0), Token("BE", "be", 0, 0), Token("CALL", "called", 0, 0),
+)  # fmt: skip
 
 
 def topic_of(describes: str, label: str, catalogue: Catalogue) -> Sequence[Token]:
@@ -27,8 +34,15 @@ def read_about(statement: Sequence[Token], topic: Sequence[Token], catalogue: Ca
     """Return what a statement says of its topic: as its subject, or as what is called when it holds."""
     solid = [token for token in statement if token.symbol]
     tools = [token for token in topic if token.symbol == "TOOL"]
-    if not solid or len(tools) != 1 or statement is topic or any(token.symbol == "TOOL" for token in solid):
+    if not solid or len(tools) != 1 or statement is topic:
         return []
+    if solid[0].symbol in _RESTRICTS:  # "only after Y", "once per session": of calling it
+        found = compose([*tools, *_MAY_BE_CALLED, *statement], catalogue)
+        if found:
+            return found
+    needed = read_needed([*tools, *statement])
+    if needed is not None or any(token.symbol == "TOOL" for token in solid):
+        return [needed] if needed is not None else []
     if solid[0].symbol in _PREDICATES:
         found = compose([*topic, *statement], catalogue)
         if found:

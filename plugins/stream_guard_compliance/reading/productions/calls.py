@@ -76,19 +76,9 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "YOU? MAY? ACT <second:TOOLS>> (?:UNLESS|ONLY AFTER) YOU? ACT? <first:TOOLS>> SUCCEEDED? TAIL",
             "<second:TOOLS>> (?:MAY|DUTY) ONLY BE ACT (?:AFTER|ONCE) ACT? <first:TOOLS>> SUCCEEDED? TAIL",
             "DOES FIRST SEP? ACT <first:TOOLS>> (?:SEP|THEN)+ ACT? <second:TOOLS>> TAIL",
+            "<first:TOOLS>> FIRST (?:SEP|THEN)+ <second:TOOLS>> TAIL",
             "DOES ACT <first:TOOLS>> (?:FIRST (?:SEP|THEN)+|SEP? THEN SEP?) ACT? <second:TOOLS>> TAIL",
         ),
-    ),
-    (
-        call_meanings.follow,
-        (
-            "AFTER YOU? EACH? (?:ACT|CALLN)? <first:TOOLS>> SEP? MUST ACT <second:TOOLS>> TAIL",
-            "MUST ACT <second:TOOLS>> AFTER YOU? EACH? (?:ACT|CALLN)? <first:TOOLS>> TAIL",
-        ),
-    ),
-    (
-        call_meanings.not_after,
-        ("NOT ACT <second:TOOLS>> AFTER YOU? ACT? <first:TOOLS>> TAIL",),
     ),
     (
         call_meanings.first_action,

@@ -14,10 +14,10 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         (
             (
                 "NOT (?:DISCLOSE|SAY)(?: SEP+ (?:DISCLOSE|SAY))* EACH? <objects:OBJECT(?: SEP+ "
-                "(?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL"
+                "(?:OBJECT|THINGS))*>> (?:PERSON|EACH|ANSWER|REPLY)* TAIL"
             ),
             "NOT DISCLOSE <objects:(?:THINGS SEP+)+ OBJECT(?: SEP+ (?:OBJECT|THINGS))*>> (?:PERSON|EACH)* TAIL",
-            "NOT <open:OPEN>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
+            "NOT <open:OPEN>> (?:EACH|ANSWER|REPLY|PERSON)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
             "NOT <close:CLOSE>> (?:EACH|ANSWER|REPLY)* PHRASE? SUCHAS? <objects:QUOTES>> REST TAIL",
             "NOT (?:SAY|CALL|DISCLOSE|KEEP|ANSWER|EACH)* W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
             "NO W? <open:PREAMBLE>> SUCHAS? <objects:QUOTES>> TAIL",
@@ -41,15 +41,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
         (
             "NOT CLOSE (?:EACH|ANSWER|REPLY|YOU)* QUESTION <rest:REST>> TAIL",
             "NOT CLOSE <tools:TOOLS>> W? QUESTION <rest:REST>> TAIL",
-            "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER)* TAIL",
-        ),
-    ),
-    (
-        text_meanings.text_with_calls,
-        (
-            "IF YOU KEEP TOOLCALL SEP? NOT (?:REPLY|SAY) PERSON? ATONCE?",
-            "IF YOU (?:REPLY|SAY) PERSON? SEP? NOT KEEP EACH? TOOLCALL ATONCE?",
-            "IF YOU (?:REPLY|SAY) PERSON? SEP? KEEP NO TOOLCALL ATONCE?",
+            "NOT ASK EACH? QUESTION <end:END>> (?:EACH|ANSWER|REPLY)* TAIL",
         ),
     ),
     # what answers must have
@@ -60,6 +52,7 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "DOES <open:OPEN>> (?:EACH|ANSWER)+ PHRASE? QUOTE TAIL",
             "MUST (?:SAY|<close:CLOSE>>|<open:OPEN>>) (?:EACH|ANSWER)* PHRASE? QUOTE (?:EACH|ANSWER)* TAIL",
             "DOES SAY PHRASE? QUOTE EACH? ANSWER TAIL",
+            "EACH? ANSWER DUTY (?:SAY|KEEP|W|<close:CLOSE>>|<open:OPEN>>) (?:PHRASE|UNIT)? QUOTE TAIL",
         ),
     ),
     (
@@ -69,32 +62,16 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             "MUST SAY (?:ATLEAST|EACH)? NUM? SOURCE (?:EACH|ANSWER)* TAIL",
         ),
     ),
-    # that something is said
+    # what every response has
     (
-        text_meanings.speak_with_calls,
+        text_meanings.each_response,
         (
             "NOT ACT CALLED <silent:W>> TAIL",
-            "MUST SPEAK (?:W|SEP|PERSON|EACH|EXPLICIT|SAY)* BEFORE (?:ACT|KEEP)* <each:EACH?>> (?:CALLED|DEED) TAIL",
-        ),
-    ),
-    (
-        text_meanings.always_calls,
-        ("MUST (?:SAY|KEEP|CALL|W) <called:TOOLCALL>> (?:EACH|TURN|ANSWER)* TAIL",),
-    ),
-    (
-        text_meanings.never_empty,
-        ("NOT (?:W|SAY|KEEP|REPLY) EMPTY ANSWER (?:NO|PHRASE|SEP|TOOLCALL|W)* TAIL",),
-    ),
-    # what has to be said behind a call
-    (
-        text_meanings.say_after,
-        (
-            (
-                "(?:AFTER|ONCE|IF)? DOES FIRST? (?:ACT|KEEP TOOLCALL|CALLN)? <first:TOOLS>> (?:SEP|THEN)+ DOES SPEAK "
-                "(?:PERSON|PHRASE|ANSWER|EACH)* <said:QUOTE>> PERSON* TAIL"
-            ),
-            "(?:AFTER|ONCE) YOU? ACT? <first:TOOLS>> SEP? DOES SPEAK (?:PERSON|PHRASE|ANSWER|EACH)* <said:QUOTE>> TAIL",
-            "DOES SPEAK (?:PERSON|PHRASE|ANSWER)* <said:QUOTE>> PERSON* AFTER YOU? ACT? <first:TOOLS>> TAIL",
+            "NOT (?:ACT|<verb:W>>) CALLED? WITHOUT <words:(?:SAY|PHRASE|W)>> (?:PHRASE|W|PERSON)? TAIL",
+            "MUST (?:SAY|KEEP|CALL|W) (?:ATLEAST NUM)? <called:TOOLCALL>> (?:EACH|TURN|ANSWER)* TAIL",
+            "EACH? W? ANSWER DUTY (?:SAY|KEEP|CALL|W) (?:ATLEAST|EACH|NUM)* <called:TOOLCALL>> TAIL",
+            "NOT (?:W|SAY|KEEP|REPLY) <empty:EMPTY>> ANSWER (?:NO|PHRASE|SEP|TOOLCALL|W)* TAIL",
+            "EACH? ANSWER DUTY? BAN BE <empty:EMPTY>> TAIL",
         ),
     ),
     # what arguments must not have
@@ -109,26 +86,6 @@ PRODUCTIONS: Final[tuple[Production, ...]] = (
             ),
             "NOT (?:RUN|CALL) LITWORD? <literals:LITERALS>> LITWORD? TAIL",
             "NOT <literals:CODE>> W? W? TAIL",
-        ),
-    ),
-    (
-        text_meanings.through,
-        ("NOT ACT <what:TOOLS>> VIA <tools:TOOLS>> TAIL",),
-    ),
-    (
-        text_meanings.confined,
-        (
-            "<tools:TOOLS>> (?:MAY|DUTY) ONLY BE ACT (?:SAY|W|FILE)* <where:CODE>> TAIL",
-            "(?:YOU? MAY|DOES) ONLY (?:SAY|EDITS|<tools:ACT TOOLS>>|W) (?:W|FILE)? <where:CODE>> TAIL",
-        ),
-    ),
-    (
-        text_meanings.paths,
-        (
-            "(?:MUST ONLY?|DOES ONLY) (?:CALL|SAY|SET|W) EACH? <wanted:PATHS>> <rest:ABOUT>>",
-            "NOT (?:CALL|SAY|SET|W) EACH? <unwanted:PATHS>> <rest:ABOUT>>",
-            "EACH? PATH W? DUTY BE <wanted:PATHS>> <rest:ABOUT>>",
-            "EACH? PATH DUTY? BAN BE <unwanted:PATHS>> <rest:ABOUT>>",
         ),
     ),
     (

@@ -1,0 +1,326 @@
+"""The desk: questions of rules wait here, on disk, are put to the judge within the budgets, and their answers recorded.
+
+Findings that wait for an answer survive a crash, as alerts in the outbox do. Whoever gave them takes them back when
+they are settled, and says when the alerts are out: until then a crash repeats them, under the same ids.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from stream_guard.asking.budgets import NANOS, Budget, day_of, give_back, nanos, objection, reserve, worst_case
+from stream_guard.asking.record import AnswerRecord, answer_of, record_id
+from stream_guard.errors import StreamGuardError
+from stream_guard.history import inquiries
+from stream_guard.history.alert_rows import column
+from stream_guard.history.database import Database, Row, Statements
+from stream_guard.history.inquiries import AskedInquiry
+from stream_guard.history.records import from_text, to_text
+from stream_guard.model import Finding
+from stream_guard.observability.counts import Counts, InquiryResult
+from stream_guard.ports import Answer, Question
+from stream_guard.redaction import redact_text
+from stream_guard.settings import JudgeSettings
+
+_TRIES: Final = 3
+_AT_ONCE: Final = 200  # settled findings that are handed back together
+_MOST_OPEN: Final = 1000  # questions that wait at the same time
+_LEASE: Final = 60.0  # seconds in which whoever took settled findings must have told of them
+_GRACE: Final = 10.0  # seconds after the time limit of a call, before it is taken for one of a dead process
+_LONGEST_PAUSE: Final = 300.0  # seconds that an endpoint may ask to wait
+_PAUSE: Final = 1.0  # seconds between two looks for questions that others left
+_EXPLAINED: Final = 300  # characters of an explanation that are kept
+
+_DUE: Final = (
+    "SELECT id FROM sg_inquiries WHERE state IN ('open', 'claimed') AND until <= ? ORDER BY opened, id LIMIT 1"
+)
+
+_logger = logging.getLogger(__name__)
+
+AskJudge = Callable[[Question], Answer | None]
+
+
+class SettledFinding(NamedTuple):
+    """A finding that waited, what the judge said, and the policy under which it was made."""
+
+    finding: Finding
+    answer: Answer | None
+    policy_version: str
+
+
+class WaitingFinding(msgspec.Struct, frozen=True):
+    """A finding as it waits."""
+
+    finding: Finding
+    policy_version: str
+
+
+class _Claim(NamedTuple):
+    """A question that this process has taken, and what it has taken for it."""
+
+    inquiry: AskedInquiry
+    budgets: tuple[Budget, ...]
+    day: str
+    amount: int  # nanos
+
+
+class QuestionDesk(AnswerRecord):
+    """Asks the judge, in threads of its own. ``owner`` names whose findings wait here; a restart uses the same name."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: JudgeSettings,
+        judge: AskJudge,
+        *,
+        owner: str,
+        counts: Counts | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(database, settings.model, asks=True)
+        self._settings = settings
+        self._judge = judge
+        self._owner = column(owner)
+        self._counts = counts if counts is not None else Counts()
+        self._clock = clock
+        self._stop = threading.Event()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self.settled: Callable[[], None] = _nobody  # called, in a thread of the desk, when something may be settled
+
+    def start(self) -> None:
+        """Begin to ask, also what an earlier run left."""
+        for number in range(self._settings.concurrency):
+            thread = threading.Thread(target=self._work, name=f"stream_guard-judge-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def close(self) -> None:
+        """End when the calls that are open have ended: they are paid for. What waits, waits for the next start."""
+        self._stop.set()
+        self._wake()
+        for thread in self._threads:
+            thread.join()
+
+    def put(self, findings: Sequence[Finding], policy_version: str) -> list[Finding]:
+        """Have findings wait for their answers, durably; return those for which no budget is left today."""
+        with self._database.transaction() as statements:
+            left = [finding for finding in findings if not self._put(statements, finding, policy_version)]
+        for finding in left:
+            self._count(finding.rule_id, "no_budget")
+        self._wake()
+        return left
+
+    def take(self) -> list[SettledFinding]:
+        """Return findings whose wait is over; call ``told`` when their alerts are out."""
+        if not self.has_settled():
+            return []
+        with self._database.transaction() as statements:
+            rows = self._settled_rows(statements.run)
+            for alert, _, _ in rows:
+                self._update(statements, alert, "waiting", self._clock() + _LEASE)
+        found = [(from_text(waiting, WaitingFinding), from_text(asked, AskedInquiry)) for _, waiting, asked in rows]
+        return [SettledFinding(one.finding, answer_of(asked), one.policy_version) for one, asked in found]
+
+    def take_all(self) -> list[SettledFinding]:
+        """Return every finding whose wait is over, and have them told of: for a caller that keeps nothing back."""
+        found: list[SettledFinding] = []
+        while taken := self.take():
+            self.told(taken)
+            found += taken
+        return found
+
+    def told(self, settled: Iterable[SettledFinding]) -> None:
+        """Take note that the alerts of these findings are out, or that they have none."""
+        with self._database.transaction() as statements:
+            for one in settled:
+                self._update(statements, column(one.finding.alert_id), "told", 0.0, body="")
+
+    def has_settled(self) -> bool:
+        """Whether a finding's wait is over that nobody has taken."""
+        return bool(self._settled_rows(self._database.read, 1))
+
+    def drain(self) -> bool:
+        """Wait until every finding of this owner is settled, for ``judge.patience`` at most; return whether it is."""
+        until = time.monotonic() + self._settings.patience
+        while self._is_waiting():
+            left = until - time.monotonic()
+            if left <= 0 or self._stop.is_set():
+                return False
+            with self._changed:
+                self._changed.wait(min(left, _PAUSE))
+        return True
+
+    def _put(self, statements: Statements, finding: Finding, policy_version: str) -> bool:
+        asked, now = finding.inquiry, self._clock()
+        assert asked is not None  # noqa: S101  # only such findings are put
+        name = record_id(self._settings.model, asked.digest)
+        known = inquiries.get(statements, name)
+        is_over = known is not None and known.state in ("failed", "refused")
+        if known is None or (is_over and day_of(known.settled) != day_of(now)):
+            known = AskedInquiry(
+                id=name,
+                rule_id=finding.rule_id,
+                model=self._settings.model,
+                words=asked.words,
+                excerpt=asked.excerpt,
+                opened=now,
+                tenant=finding.labels.get("tenant", ""),
+                calls_per_day=asked.calls_per_day,
+                dollars_per_day=asked.dollars_per_day,
+            )
+            amount = worst_case(known.words, known.excerpt, self._settings)
+            [(waiting,)] = statements.run("SELECT count(*) FROM sg_inquiries WHERE state IN ('open', 'claimed')")
+            if waiting >= _MOST_OPEN or objection(statements, self._budgets(known), day_of(now), amount):
+                return False  # and nothing is written: a flood of questions must not fill the disk
+            inquiries.put(statements, known, 0.0)
+        statements.run(
+            "INSERT INTO sg_waiting VALUES (?, ?, ?, 'waiting', 0, ?) ON CONFLICT (alert, owner) DO NOTHING",
+            column(finding.alert_id),
+            self._owner,
+            name,
+            to_text(WaitingFinding(finding, policy_version)),
+        )
+        return True
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                claim = self._claim()
+                if claim is not None:
+                    self._settle(claim, self._ask(claim.inquiry))
+                self.settled()
+            except StreamGuardError as error:  # a database or a sink: both may be there again
+                claim = None
+                _logger.error("questions to the judge wait: %s", error)  # noqa: TRY400  (it says why)
+            with self._changed:
+                self._changed.notify_all()
+                if claim is None and not self._stop.is_set():
+                    self._changed.wait(_PAUSE)
+
+    def _claim(self) -> _Claim | None:
+        """Take the question that has waited longest, and what it may cost; a question without a budget is refused."""
+        now = self._clock()
+        if not self._database.read(_DUE, now):
+            return None
+        with self._database.transaction() as statements:
+            rows = statements.run(_DUE, now)
+            inquiry = inquiries.get(statements, rows[0][0]) if rows else None
+            if inquiry is None:
+                return None
+            budgets, day = self._budgets(inquiry), day_of(now)
+            amount = worst_case(inquiry.words, inquiry.excerpt, self._settings)
+            # A claim that is over was a process that died in a call: it is not known what the call made of it.
+            why = f"no answer in {_TRIES} tries" if inquiry.tries >= _TRIES else ""
+            if why or (why := reserve(statements, budgets, day, amount)):
+                self._close(statements, inquiry, "failed" if inquiry.tries else "refused", why)
+                return None
+            taken = msgspec.structs.replace(inquiry, state="claimed", tries=inquiry.tries + 1)
+            inquiries.put(statements, taken, now + self._settings.timeout + _GRACE)
+        return _Claim(taken, budgets, day, amount)
+
+    def _ask(self, inquiry: AskedInquiry) -> Answer:
+        question = Question(
+            rule=inquiry.words,
+            text="\n".join(inquiry.excerpt),
+            settings=self._settings,
+            timeout=self._settings.timeout,
+            id=inquiry.id,
+        )
+        try:
+            answer = self._judge(question)
+        except Exception as error:  # noqa: BLE001  # a stranger's plugin may raise anything; that is no answer
+            return _no_answer(f"the judge failed: {type(error).__name__}")
+        return answer or _no_answer("no judge is set up; see judge.url", is_counted=True)
+
+    def _settle(self, claim: _Claim, answer: Answer) -> None:
+        """Record an answer, and give back what the call did not cost."""
+        spent = nanos(answer.cost_usd) if answer.is_counted else claim.amount
+        with self._database.transaction() as statements:
+            give_back(statements, claim.budgets, claim.day, claim.amount - spent)
+            inquiry = msgspec.structs.replace(
+                claim.inquiry,
+                violated=answer.violated,
+                confidence=answer.confidence,
+                explanation=redact_text(answer.explanation, _EXPLAINED),
+                tokens=claim.inquiry.tokens + answer.tokens,
+                cost_usd=claim.inquiry.cost_usd + spent / NANOS,
+            )
+            self._counts.judge_dollars[inquiry.rule_id] += spent / NANOS
+            known = inquiries.get(statements, inquiry.id)
+            if known is not None and known.state == "answered":
+                return  # by another process, which took this one for dead; an answer never changes
+            if answer.violated is None and answer.retry_after is not None and inquiry.tries < _TRIES:
+                waiting = msgspec.structs.replace(inquiry, state="open")
+                inquiries.put(statements, waiting, self._clock() + min(answer.retry_after, _LONGEST_PAUSE))
+                return
+            self._close(statements, inquiry, "failed" if answer.violated is None else "answered", inquiry.explanation)
+
+    def _close(
+        self, statements: Statements, inquiry: AskedInquiry, state: inquiries.InquiryState, explanation: str
+    ) -> None:
+        over = msgspec.structs.replace(inquiry, state=state, explanation=explanation, settled=self._clock())
+        inquiries.put(statements, over, 0.0)
+        results: dict[bool | None, InquiryResult] = {True: "broken", False: "kept", None: "no_answer"}
+        self._count(inquiry.rule_id, "no_budget" if state == "refused" else results[over.violated])
+
+    def _count(self, rule_id: str, result: InquiryResult) -> None:
+        with self._changed:
+            self._counts.inquiries[rule_id, result] += 1
+
+    def _budgets(self, inquiry: AskedInquiry) -> tuple[Budget, ...]:
+        settings = self._settings
+        budgets = [
+            Budget("rule", inquiry.rule_id, inquiry.calls_per_day, inquiry.dollars_per_day),
+            Budget("all", "", settings.calls_per_day, settings.dollars_per_day),
+        ]
+        if inquiry.tenant:
+            calls, dollars = settings.tenant_calls_per_day, settings.tenant_dollars_per_day
+            budgets.append(Budget("tenant", inquiry.tenant, calls, dollars))
+        return tuple(budgets)
+
+    def _settled_rows(self, run: Callable[..., list[Row]], most: int = _AT_ONCE) -> list[Row]:
+        return run(
+            "SELECT w.alert, w.body, i.body FROM sg_waiting w JOIN sg_inquiries i ON i.id = w.inquiry "
+            "WHERE w.owner = ? AND w.state = 'waiting' AND w.until <= ? "
+            "AND i.state IN ('answered', 'failed', 'refused') ORDER BY i.opened, w.alert LIMIT ?",
+            self._owner,
+            self._clock(),
+            most,
+        )
+
+    def _is_waiting(self) -> bool:
+        rows = self._database.read(
+            "SELECT 1 FROM sg_waiting w JOIN sg_inquiries i ON i.id = w.inquiry WHERE w.owner = ? "
+            "AND w.state = 'waiting' AND i.state IN ('open', 'claimed') LIMIT 1",
+            self._owner,
+        )
+        return bool(rows)
+
+    def _update(self, statements: Statements, alert: str, state: str, until: float, body: str | None = None) -> None:
+        statements.run(
+            "UPDATE sg_waiting SET state = ?, until = ?, body = COALESCE(?, body) WHERE alert = ? AND owner = ?",
+            state,
+            until,
+            body,
+            alert,
+            self._owner,
+        )
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+
+def _no_answer(why: str, *, is_counted: bool = False) -> Answer:
+    return Answer(violated=None, confidence=0.0, explanation=why, is_counted=is_counted)
+
+
+def _nobody() -> None:
+    """Do nothing: nobody waits for it in another thread."""

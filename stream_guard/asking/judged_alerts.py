@@ -1,0 +1,56 @@
+"""Between judging and delivery: findings that need a judge wait at the desk, and come back with its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stream_guard.alerting.delivery import alerts_of
+from stream_guard.asking.desk import QuestionDesk, SettledFinding
+from stream_guard.engine import Engine
+from stream_guard.model import Alert, Finding
+from stream_guard.ports import NO_ANSWERS, JudgeAnswers
+
+
+class JudgedAlerts:
+    """The alerts that wait. Where the answers are no desk, nobody is asked, and none waits."""
+
+    def __init__(self, answers: JudgeAnswers = NO_ANSWERS) -> None:
+        self._desk = answers if isinstance(answers, QuestionDesk) else None
+        self._taken: list[SettledFinding] = []
+
+    def exchange(self, asked: Sequence[Finding], engine: Engine) -> list[Alert]:
+        """Have findings wait for the judge, on disk, and return the alerts whose wait is over."""
+        if self._desk is None:
+            return []
+        version = engine.policy.version
+        left = [engine.settle(finding, None) for finding in self._desk.put(asked, version)] if asked else []
+        alerts = alerts_of([finding for finding in left if finding is not None], version)
+        self._taken = self._desk.take()
+        for finding, answer, made_under in self._taken:
+            settled = engine.settle(finding, answer)
+            alerts += [] if settled is None else alerts_of([settled], made_under)
+        return alerts
+
+    def of(self, found: Sequence[Finding], engine: Engine) -> list[Alert]:
+        """Return the alerts of findings, except those that wait, and the alerts whose wait is over."""
+        return alerts_of(found, engine.policy.version) + self.exchange(questions_in(found), engine)
+
+    def note_sent(self) -> None:
+        """Take note that the alerts are out: from now on a crash does not repeat them."""
+        if self._desk is not None and self._taken:
+            self._desk.told(self._taken)
+            self._taken = []
+
+    def are_there(self) -> bool:
+        """Whether a finding has its answer now, and nobody has told of it."""
+        return self._desk is not None and self._desk.has_settled()
+
+    def wait(self) -> None:
+        """Wait for the answers that are still to come, as long as the settings say."""
+        if self._desk is not None:
+            self._desk.drain()
+
+
+def questions_in(found: Iterable[Finding]) -> list[Finding]:
+    """Return those of the findings that a judge is to be asked about."""
+    return [finding for finding in found if finding.inquiry is not None]

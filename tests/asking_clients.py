@@ -1,0 +1,62 @@
+"""Clients of one record of questions, in a process that may be killed: ``python -m tests.asking_clients``.
+
+Each thread has a connection and a desk of its own, and asks questions that nobody else asks until its budget is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from threading import Thread
+from typing import Any
+
+from stream_guard_judge.endpoint import ask
+
+from stream_guard.asking.desk import QuestionDesk
+from stream_guard.history.opening import open_database
+from stream_guard.model import Finding, Inquiry, Severity
+from stream_guard.settings import JudgeSettings
+
+
+def question(name: str, calls_per_day: int) -> Finding:
+    inquiry = Inquiry(words="Be kind.", excerpt=(json.dumps({"text": name}),), calls_per_day=calls_per_day)
+    return Finding(
+        alert_id=name,
+        rule_id="kind",
+        slot="kind",
+        kind="must_satisfy_judge",
+        severity=Severity.ERROR,
+        session_id=name,
+        event_id="e",
+        index=None,
+        time=1.0,
+        detail="Be kind.",
+        labels={"tenant": "t"},
+        inquiry=inquiry,
+    )
+
+
+def work(job: dict[str, Any], name: str) -> None:
+    database = open_database(job["database"])
+    desk = QuestionDesk(database, JudgeSettings(**job["settings"]), ask, owner=name)
+    desk.start()
+    number = 0
+    while not desk.put([question(f"{name}-{number}", job["calls_per_day"])], "v1"):
+        desk.drain()
+        desk.take_all()
+        number += 1
+    desk.close()
+    database.close()
+
+
+def main() -> None:
+    job = json.loads(sys.argv[1])
+    threads = [Thread(target=work, args=(job, f"{job['name']}-{number}")) for number in range(job["threads"])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()
