@@ -281,6 +281,22 @@ COMMANDS: Final = (
                 "promote",
                 "promote_rules",
             ),
+            _core(
+                "publish",
+                "Roll a policy out to all workers that follow the topic; tenants that are named are held back.",
+                "rollouts",
+            ),
+            _core(
+                "rollback",
+                "Roll out again what was in force before, for everybody and for tenants that were held back then.",
+                "rollouts",
+            ),
+            _core(
+                "rollouts",
+                "List the policies that were rolled out, and how far the workers have come with each.",
+                "rollouts",
+                "list_rollouts",
+            ),
         ),
     ),
     Command(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Flag
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import EmbeddedRunner, RunOptions
+    from stream_guard.worker.rollouts import ListedRollout
 
 PageFlag: TypeAlias = Annotated[
     bool, typer.Option("--page", help="Show the web page while it runs; alerts go to the history too.")
@@ -130,13 +131,19 @@ def _watched(source: str, policy: Path, options: RunOptions) -> str:
     return f"{text}, and waiting for {' and '.join(waits)}" if waits else text
 
 
-def open_page(assembly: Assembly, policy: Callable[[], Policy], counts: Counts, policy_file: Path | None) -> PageServer:
+def open_page(
+    assembly: Assembly,
+    policy: Callable[[], Policy],
+    counts: Counts,
+    policy_file: Path | None,
+    rollouts: Callable[[], Sequence[ListedRollout]] = tuple,
+) -> PageServer:
     """Open the page on a port of its own; SettingsError where the extra is missing."""
     try:
         from stream_guard.page.mounting import PageServer
     except ModuleNotFoundError as error:
         raise SettingsError(f"the page needs {error.name}; install it with: {install_line('serve')}") from None
-    return PageServer(assembly, policy, counts, policy_file)
+    return PageServer(assembly, policy, counts, policy_file, rollouts)
 
 
 def page_lines(shown: PageServer) -> list[str]:

@@ -28,10 +28,13 @@ if TYPE_CHECKING:
     from stream_guard.observability.counts import Counts
     from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
+    from stream_guard.page.mounting import PageServer
     from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
+    from stream_guard.running.reload import ReloadingPolicy
     from stream_guard.settings import LogSettings, Settings, StatusSettings
     from stream_guard.worker.health import Health
+    from stream_guard.worker.rollouts import PreparedRollout, RolloutLog
 
 _logger = logging.getLogger(__name__)
 
@@ -53,6 +56,9 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = 1,
     # Not auto: no producer chooses the decoder of its records, and spans that wait exclude rules across sessions.
     form: SourceFormat = "native",
+    policy_topic: Annotated[
+        str | None, typer.Option(help="A topic with policies for the group; the file's is in force until the first.")
+    ] = None,
     reload: Annotated[bool, typer.Option(help="Follow changes of the policy file.")] = True,  # a flag
     serve: Annotated[bool, typer.Option(help="Serve /metrics, /healthz, /readyz and /livez.")] = True,  # a flag
     page: PageFlag = False,
@@ -75,11 +81,17 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     except ImportError as error:
         raise SettingsError(f"the worker needs an extra: {install_line('kafka')} ({error})") from None
 
-    flags = {"group": group, "instance": instance, "rekey": rekey}
+    flags = {"group": group, "instance": instance, "rekey": rekey, "policy_topic": policy_topic}
     settings = load_settings(settings_file, worker=flags, log={"format": log_format})
     set_up_logs(settings.log, others=("aiokafka", "faust", "mode"))
     if processes > 1:
-        given = {"--group": group, "--from-format": form, "--log-format": log_format, "--settings": settings_file}
+        given = {
+            "--group": group,
+            "--policy-topic": policy_topic,
+            "--from-format": form,
+            "--log-format": log_format,
+            "--settings": settings_file,
+        }
         switches = {
             "--rekey": rekey,
             "--reload": reload,
@@ -105,21 +117,20 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
     with assembly:
-        shown = open_page(assembly, lambda: following.current, counts, policy) if page else None
+        engine = _open_engine(assembly, following.current, counts)
+        rollouts = _follow_topic(assembly, engine, form) if settings.worker.policy_topic else None
+        shown = _open_page(assembly, following, rollouts, counts, policy) if page else None
         for line in page_lines(shown) if shown is not None else ():
             _logger.info("%s", line)
         targets = with_history(tuple(alerts)) if page else tuple(alerts)
         delivery = assembly.open_delivery(targets, counts, routes=True)
 
-        def adopt(policy: Policy) -> None:
-            metrics.use_rules(policy.rules)
-            assembly.note_policy(policy, targets)
-
+        adoption = PolicyAdoption(metrics, assembly, targets, rollouts)
         letters = assembly.open_dead_letters(topic_address(dead_letters), form, counts)
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
-        adopt(following.current)
+        adoption.adopt(following.current)
         parts = WorkerParts(
-            engine=_open_engine(assembly, following.current, counts),
+            engine=engine,
             decoder=assembly.make_decoder(form),
             delivery=delivery,
             dead_letters=letters,
@@ -127,13 +138,62 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             health=health,
             observe=partial(_note_batch, metrics, counts),
             beat=status.beat if status is not None else _nothing,
-            reload=following.poll if reload else _nothing,
-            adopted=adopt,
+            reload=following.poll if reload and rollouts is None else _nothing,
+            adopted=adoption.adopt,
             watch=shown.keeper.keep if shown is not None else None,
+            rollouts=rollouts,
         )
         following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
         _run(run_worker(address, parts))
-        _say_end(counts, letters, settings.log)
+        _say_end(counts, letters, settings.log, rollouts)
+
+
+class PolicyAdoption:
+    """Tells the metrics, and the history that the page shows, of policies before they are used."""
+
+    def __init__(
+        self, metrics: Metrics, assembly: Assembly, targets: tuple[str, ...], rollouts: RolloutLog | None
+    ) -> None:
+        self._metrics = metrics
+        self._assembly = assembly
+        self._targets = targets
+        if rollouts is not None:
+            rollouts.adopted = self._adopt_rollout
+
+    def adopt(self, policy: Policy) -> None:
+        """Tell of the file's policy, in place of the one before."""
+        self._metrics.use_rules(policy.rules)
+        self._assembly.note_policy(policy, self._targets)
+
+    def _adopt_rollout(self, prepared: PreparedRollout) -> None:
+        """Tell of a rollout's policies, which are in force beside others for a while."""
+        for engine in prepared.engines:
+            self._metrics.add_rules(engine.policy.rules, engine.counts)
+            self._assembly.note_policy(engine.policy, self._targets)
+
+
+def _open_page(
+    assembly: Assembly, following: ReloadingPolicy, rollouts: RolloutLog | None, counts: Counts, policy: Path
+) -> PageServer:
+    """Open the page; it shows the policy that is to be in force for everybody."""
+    if rollouts is None:
+        return open_page(assembly, lambda: following.current, counts, policy)
+    return open_page(assembly, lambda: rollouts.latest.engine.policy, counts, policy, rollouts.listed)
+
+
+def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
+    """Return what takes in the policies of a topic; until the first, that of the file is in force."""
+    from stream_guard.policy.load import load_policy
+    from stream_guard.worker.assembly import prepare_rollouts
+    from stream_guard.worker.rollouts import RolloutLog, refuse_for_rollouts
+
+    refuse_for_rollouts(file)
+
+    def load(text: str) -> Policy:
+        return load_policy(text, assembly.registry, file="rollout")
+
+    prepare = prepare_rollouts(load, lambda policy: assembly.fit(policy, form), assembly.settings)
+    return RolloutLog(file, prepare, file.counts)
 
 
 def _open_engine(assembly: Assembly, policy: Policy, counts: Counts) -> Engine:
@@ -171,8 +231,10 @@ def _start_all(
     run_workers(processes, ["worker", *map(str, (*arguments, *given, *chosen))], settings)
 
 
-def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings) -> None:
+def _say_end(counts: Counts, letters: DeadLetters, log: LogSettings, rollouts: RolloutLog | None) -> None:
     """Print the totals as text, or log them as one JSON line."""
+    if rollouts is not None:
+        rollouts.collect_counts(ended=True)
     if log.format == "text":
         say_counts(counts, letters)
         return

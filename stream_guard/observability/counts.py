@@ -178,6 +178,18 @@ class Counts:
             for key, number in theirs.items():
                 mine[key] += number
 
+    def take(self, other: Counts) -> None:
+        """Move the counts of another engine of this process here, but for those by rule: its rules are others."""
+        for name in self.__slots__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, int | float):
+                setattr(self, name, mine + theirs)
+                setattr(other, name, type(theirs)())
+            elif name not in get_args(ByRule):
+                for key, number in theirs.items():
+                    mine[key] += number
+                theirs.update(dict.fromkeys(theirs, 0))
+
     def note_sent(self, sink: str, event_times: Iterable[float | None], now: float) -> None:
         """Take note that a sink has alerts about events of these times; without a time there is no delay to tell."""
         for time in event_times:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import inf
 from typing import Final, TypeAlias, TypeVar, get_args
@@ -60,6 +60,7 @@ class Metrics(Collector):
         self._rules: tuple[tuple[str, str], ...] = ()  # id and severity, by position in the policy
         self._shadow: frozenset[str] = frozenset()  # rules of these ids are in shadow mode
         self._finished: defaultdict[tuple[str, Labels], int] = defaultdict(int)  # of replaced policies
+        self._beside: list[tuple[tuple[tuple[str, str], ...], Counts]] = []  # the same of policies with own counts
         self.batch_seconds = Histogram(
             "stream_guard_batch_seconds",
             "Time to judge one batch of records",
@@ -76,10 +77,16 @@ class Metrics(Collector):
         for (name, labels), value in self._by_rule().items():
             self._finished[name, labels] = value
         self._counts.begin_policy()
-        rules = tuple(rules)
-        self._rules = tuple((rule.id, rule.severity.word) for rule in rules)
+        self._rules = self._name(tuple(rules))
+
+    def add_rules(self, rules: Iterable[RuleSpec], counts: Counts) -> None:
+        """Count the rules of a policy with counts of its own, which may be in force beside earlier ones."""
+        self._beside.append((self._name(tuple(rules)), counts))
+
+    def _name(self, rules: Sequence[RuleSpec]) -> tuple[tuple[str, str], ...]:
         # Of two rules that share an id, one that is not in shadow mode counts.
         self._shadow = frozenset(rule.id for rule in rules).difference(rule.id for rule in rules if not rule.shadow)
+        return tuple((rule.id, rule.severity.word) for rule in rules)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric as it is now."""
@@ -165,7 +172,8 @@ class Metrics(Collector):
         yield _total("fail_open", "Attempts let through although a rule had raised", self._counts.fail_open)
         reloads = _by_word(self._counts.policy_reloads, get_args(ReloadResult))
         yield _labelled("policy_reloads", "Changes of the policy file, and what came of them", ("result",), reloads)
-        yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(self._rules))
+        loaded = self._beside[-1][0] if self._beside else self._rules
+        yield GaugeMetricFamily("stream_guard_rules_loaded", "Rules in force", value=len(loaded))
         shadow = GaugeMetricFamily("stream_guard_shadow_rules", "Rules in shadow mode, 1 for each", labels=("rule",))
         for rule_id in sorted(self._shadow):
             shadow.add_metric((rule_id,), 1)
@@ -215,10 +223,11 @@ class Metrics(Collector):
     def _by_rule(self) -> dict[tuple[str, Labels], int]:
         """Return the counts by rule; two rules that share an id share a series."""
         numbers = defaultdict(int, self._finished)
-        for position, (rule_id, severity) in enumerate(self._rules):
-            numbers["findings", (rule_id, severity)] += self._counts.findings.get(position, 0)
-            for result, counted in _RESULTS.items():
-                numbers["rule_results", (rule_id, result)] += getattr(self._counts, counted).get(position, 0)
+        for rules, counts in ((self._rules, self._counts), *self._beside):
+            for position, (rule_id, severity) in enumerate(rules):
+                numbers["findings", (rule_id, severity)] += counts.findings.get(position, 0)
+                for result, counted in _RESULTS.items():
+                    numbers["rule_results", (rule_id, result)] += getattr(counts, counted).get(position, 0)
         return numbers
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.assembly import Ready, limits_of, open_socket
+from stream_guard.worker.rollouts import ListedRollout
 
 _GRACE: Final = 2  # seconds for open requests when the run has ended
 
@@ -48,7 +49,12 @@ class PageServer:
     """The page in a thread of its own, for a process whose work is something else."""
 
     def __init__(
-        self, assembly: Assembly, policy: Callable[[], Policy], counts: Counts, policy_file: Path | None
+        self,
+        assembly: Assembly,
+        policy: Callable[[], Policy],
+        counts: Counts,
+        policy_file: Path | None,
+        rollouts: Callable[[], Sequence[ListedRollout]] = tuple,
     ) -> None:
         settings = assembly.settings
         place = settings.api.model_copy(update={"host": settings.page.host, "port": settings.page.port})
@@ -57,7 +63,9 @@ class PageServer:
         assembly.opened.callback(database.close)
         self.keeper = EventKeeper(database, settings.page)
         assembly.opened.callback(self.keeper.close)
-        app, self._live = make_page(_parts(assembly, door, policy, counts, policy_file))
+        app, self._live = make_page(
+            dataclasses.replace(_parts(assembly, door, policy, counts, policy_file), rollouts=rollouts)
+        )
         opened, self.url = open_socket(place)
         self.warning = door.warning
         self._thread = ServerThread(make_config(app, limits_of(place), grace=_GRACE), opened, "page")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 from stream_guard.serve.access import Door
 from stream_guard.settings import Settings
+from stream_guard.worker.rollouts import ListedRollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class PageParts:
     registry: Registry
     counts: Counts | None = None  # of the process that judges; None where another one does
     policy_file: Path | None = None
+    rollouts: Callable[[], Sequence[ListedRollout]] = tuple  # of a group of workers whose policies come from a topic
 
 
 @dataclass(frozen=True, slots=True)

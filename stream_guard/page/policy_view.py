@@ -85,7 +85,14 @@ class PolicyViews:
         common |= {"sessions": 0, "cut": False, "took": 0.0, "result": None}
         policy: Policy = self._parts.policy()
         return self._tools.templates.page(
-            request, "policy.html", **(common | values), text=text, policy=policy, choices=_HOURS, shown_most=_SHOWN
+            request,
+            "policy.html",
+            **(common | values),
+            text=text,
+            policy=policy,
+            choices=_HOURS,
+            shown_most=_SHOWN,
+            rollouts=self._parts.rollouts()[:_SHOWN],
         )
 
     def _text(self) -> str:

@@ -48,6 +48,7 @@ class ReloadingPolicy:
         self._seen: dict[Path, _Version] = {}  # the files that the policy is made of, as they were read
         self.current = self._load()
         self._noticed = self._seen
+        self._may_ask = self.current.asks
         self.problems: tuple[Problem, ...] = ()
 
     def poll(self) -> Policy | None:
@@ -73,6 +74,7 @@ class ReloadingPolicy:
             self.results["unchanged"] += 1
             return None
         try:
+            self._refuse_to_ask(loaded)
             self.accept(loaded)
         except SettingsError as error:
             self.results["failed"] += 1
@@ -93,6 +95,12 @@ class ReloadingPolicy:
         read = load_policy(self._path, self._registry, file_read=self._note)
         loaded = with_lateness(read, self._lateness)
         return replace(loaded, by_tenant=True) if self._by_tenant else loaded
+
+    def _refuse_to_ask(self, policy: Policy) -> None:
+        """Raise SettingsError for the first rules that ask a judge: the way to it is opened when a process starts."""
+        if policy.asks and not self._may_ask:
+            asking = ", ".join(rule.id for rule in policy.rules if rule.rule.asks)
+            raise SettingsError(f"{asking} would be the first to ask a judge; start this process again for it")
 
     def _note(self, file: Path) -> None:
         self._seen.setdefault(file, _version(file))

@@ -318,8 +318,12 @@ class SessionTable:
         """Let the shared clock follow an event that its session contains already."""
         if event.time is not None and self.clock.is_credible(event.time):
             self.clock.see(event.session_id, event.time - self._lateness)
-            if self._kept.next_due <= self.clock.now:
-                self.advance(self.clock.now, out)
+            self.catch_up(out)
+
+    def catch_up(self, out: Findings) -> None:
+        """Process the sessions whose deadline the clock has passed, which others may have moved."""
+        if self._kept.next_due <= self.clock.now:
+            self.advance(self.clock.now, out)
 
     def advance(self, watermark: float, out: Findings) -> None:
         """Set the watermark: fire the deadlines it has passed, and close idle sessions.

@@ -298,6 +298,11 @@ class WorkerSettings(Section):
     rekey: bool = Field(
         default=False, description="pass records on under their sessions' ids: their keys are something else"
     )
+    policy_topic: str = Field(
+        default="",
+        pattern=r"^[A-Za-z0-9._-]{0,249}$",
+        description="a topic with one partition whose policies the whole group takes over; without, the file's is used",
+    )
     session_timeout: Duration = Field(
         default=30.0, gt=0, description="a worker not heard of for this long has lost its partitions"
     )

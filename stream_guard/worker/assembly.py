@@ -26,9 +26,17 @@ from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
+from stream_guard.worker.rollouts import (
+    PolicyRollout,
+    PreparedRollout,
+    PublishedPolicy,
+    RolloutLog,
+    refuse_for_rollouts,
+)
 from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
 from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.versions import FindEnds, PartitionPolicies, VersionedRouter
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,7 @@ class WorkerParts:
     reload: Callable[[], Policy | None] = lambda: None  # called at every check; returns a changed policy
     adopted: Callable[[Policy], None] = lambda _: None  # called before a changed policy is used
     watch: Watch | None = None  # is shown every event before it is judged
+    rollouts: RolloutLog | None = None  # of the control topic; without one, the file's policy is in force
 
 
 def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None:
@@ -62,6 +71,35 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
             "without max_out_of_orderness, and in a format that names the session in every record; "
             "`stream-guard run kafka://...` has no such limit"
         )
+
+
+def prepare_rollouts(
+    load: Callable[[str], Policy], fit: Callable[[Policy], Policy], settings: Settings
+) -> Callable[[int, PolicyRollout], PreparedRollout]:
+    """Return what makes engines of rollouts: ``load`` reads a policy, ``fit`` fits it to the format of the records.
+
+    It raises StreamGuardError for one that cannot be used.
+    """
+
+    def make(published: PublishedPolicy) -> Engine:
+        policy = load(published.text)
+        if policy.version != published.version:
+            raise SettingsError(
+                f"it is policy {policy.version} here and was {published.version} where it was published; install the "
+                "same version of stream_guard and of the plugins"
+            )
+        # Counts of its own: those by rule go by the place of the rule in its policy, and several are in force at once.
+        engine = Engine(fit(policy), Counts(), mode="stream", max_states=settings.sessions.max_states)
+        refuse_for_rollouts(engine)
+        return engine
+
+    def prepare(number: int, rollout: PolicyRollout) -> PreparedRollout:
+        if rollout.held and not settings.sessions.tenant_label:
+            raise SettingsError("it holds tenants back, and sessions.tenant_label does not say which label names them")
+        held = {tenant: make(published) for tenant, published in rollout.held.items()}
+        return PreparedRollout(number, make(rollout.policy), held)
+
+    return prepare
 
 
 def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Policy) -> None:
@@ -81,13 +119,18 @@ def build_stages(
     open_outbox: Callable[[str], Outbox],
     topics: Sequence[str],
     partitions: int,
+    find_ends: FindEnds | None = None,
 ) -> TopicRouter:
-    """Return the stages of the given topics, and of those through which workers pass records to each other."""
+    """Return the stages of the given topics, and of those through which workers pass records to each other.
+
+    ``find_ends`` is needed where policies come from a control topic.
+    """
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
     delivery = BatchDelivery(parts.delivery, parts.dead_letters, JudgedAlerts(parts.engine.answers))
     stages: dict[str, TopicStage] = {}
-    evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition)
+    policies = None if parts.rollouts is None else PartitionPolicies(parts.rollouts, rows)
+    evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition, policies)
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
         outbox = open_outbox(f"{group}-rekeyed")
@@ -101,7 +144,7 @@ def build_stages(
             clocks_every=settings.worker.idle_grace / CLOCKS if parts.engine.cross_session else inf,
         )
         stages |= dict.fromkeys(topics, rekeyer)
-        evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition)
+        evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition, policies)
     options: dict[str, Any] = {
         "engine": parts.engine,
         "delivery": delivery,
@@ -109,6 +152,10 @@ def build_stages(
         "settings": settings,
         "observe": parts.observe,
     }
+    if policies is not None and find_ends is not None:
+        judging = BatchProcessor(make=make, **options)
+        stages |= dict.fromkeys(evaluated, judging)
+        return VersionedRouter(stages, judging, policies, find_ends, group=group)
     if not parts.engine.cross_session:
         return TopicRouter(stages | dict.fromkeys(evaluated, BatchProcessor(make=make, **options)))
     outbox = open_outbox(f"{group}-spanning")
@@ -118,16 +165,19 @@ def build_stages(
 
 
 def session_partitions(
-    parts: WorkerParts, decoder: Decoder, kind: type[SessionPartition]
+    parts: WorkerParts, decoder: Decoder, kind: type[SessionPartition], policies: PartitionPolicies | None
 ) -> PartitionFactory[SessionPartition]:
-    """Return the factory of partitions of sessions."""
+    """Return the factory of partitions of sessions; where policies come from a topic, each has its own."""
     limits = parts.settings.sessions
 
     def make(
         number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
     ) -> SessionPartition:
-        shown = watched(decoder, parts.watch)
-        return kind(PartitionStore(number, rows), engine, shown, dead_letters, limits, now=time.time)
+        shown, store, held = watched(decoder, parts.watch), PartitionStore(number, rows), None
+        counts = engine.counts
+        if policies is not None:
+            _, engine, held = policies.of(number)
+        return kind(store, engine, shown, dead_letters, limits, now=time.time, counts=counts, held=held)
 
     return make
 

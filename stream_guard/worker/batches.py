@@ -17,7 +17,7 @@ from stream_guard.alerting.delivery import alerts_of
 from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.engine import Engine
-from stream_guard.model import Finding
+from stream_guard.model import Alert, Finding
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
@@ -58,11 +58,28 @@ class PartitionFold(Protocol):
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything folded so far durable."""
 
+    def version_of(self, finding: Finding) -> str:
+        """Return the version of the policy that found it."""
+
 
 PartitionT = TypeVar("PartitionT", bound=PartitionFold)
 
 PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionT]
 """Makes a partition from its number, its rows, the engine, and the receiver of its dead letters."""
+
+
+class _Found:
+    """What the rules found in a batch: alerts, and findings that a judge is asked about before they are any."""
+
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+        self.asked: list[Finding] = []
+
+    def add(self, partition: PartitionFold, findings: Sequence[Finding]) -> None:
+        """Add the findings of a partition, each with the version of the policy that found it."""
+        self.asked += questions_in(findings)
+        for finding in findings:
+            self.alerts += alerts_of((finding,), partition.version_of(finding))
 
 
 class BatchProcessor(Generic[PartitionT]):
@@ -122,13 +139,15 @@ class BatchProcessor(Generic[PartitionT]):
 
         Returns when the batch before is durable. An error of that batch is raised here, or by ``flush``.
         """
-        began, found = time.perf_counter(), list[Finding]()
+        began, found = time.perf_counter(), _Found()
         touched: dict[int, PartitionT] = {}
         for source, records in batch.items():
-            partition = touched[source.partition] = self.open(source.partition)
+            partition, here = self.open(source.partition), list[Finding]()
+            touched[source.partition] = partition
             for start in range(0, len(records), _SLICE):
-                partition.fold(source.topic, records[start : start + _SLICE], found)
+                partition.fold(source.topic, records[start : start + _SLICE], here)
                 await asyncio.sleep(0)
+            found.add(partition, here)
 
         def done() -> None:
             on_durable(batch)
@@ -143,12 +162,13 @@ class BatchProcessor(Generic[PartitionT]):
         if not partitions:
             return
         await self.flush()
-        found: list[Finding] = []
-        changed = {
-            number: partition
-            for number, partition in ((number, self.open(number)) for number in partitions)
-            if partition.tick(self._settings.worker.idle_grace, found)
-        }
+        found = _Found()
+        changed: dict[int, PartitionT] = {}
+        for number in partitions:
+            partition, here = self.open(number), list[Finding]()
+            if partition.tick(self._settings.worker.idle_grace, here):
+                changed[number] = partition
+            found.add(partition, here)
         if changed or self._delivery.has_answers():
             await self._start_writing(changed, found, lambda: None)
 
@@ -157,19 +177,16 @@ class BatchProcessor(Generic[PartitionT]):
         if self._in_flight is not None:
             await asyncio.shield(self._in_flight)
 
-    async def _start_writing(
-        self, touched: Mapping[int, PartitionT], found: Sequence[Finding], done: Callable[[], None]
-    ) -> None:
+    async def _start_writing(self, touched: Mapping[int, PartitionT], found: _Found, done: Callable[[], None]) -> None:
         await self.flush()  # the next snapshot needs the rows of the last one in the table
-        engine, asked = self._engine, questions_in(found)
-        alerts = alerts_of(found, engine.policy.version)
+        engine = self._engine
         send_messages = self._take_messages(touched)
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
 
         async def write() -> None:
             await send_messages()
-            await self._delivery.send(alerts, dead_letters, asked, engine)
+            await self._delivery.send(found.alerts, dead_letters, found.asked, engine)
             await self._rows.write(changes)
             done()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from stream_guard.decoding.reader import DeadLetterSink
@@ -12,10 +12,12 @@ from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
 from stream_guard.sessions.clock import QUORUM, SharedClock
+from stream_guard.sessions.shares import share_of
 from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.admission import PartitionAdmission
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
+from stream_guard.worker.lanes import TenantLanes, by_share
 from stream_guard.worker.store import PartitionStore, RowChange
 
 
@@ -31,18 +33,26 @@ class SessionPartition:
         limits: SessionLimits,
         *,
         now: Callable[[], float],
+        counts: Counts | None = None,
+        held: Mapping[str, Engine] | None = None,
     ) -> None:
+        """Without ``counts``, those of the engine are used; ``held`` has the engines of tenants with another policy."""
+        counts = counts if counts is not None else engine.counts
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
         clock = SharedClock(now, skew=limits.max_future_skew, live=True, quorum=QUORUM)
-        self._sending = (
-            SendingTable(engine, store, engine.counts, limits, clock=clock) if engine.cross_session else None
+        self._sending = SendingTable(engine, store, counts, limits, clock=clock) if engine.cross_session else None
+        self._table: SessionTable = self._sending or (
+            TenantLanes(store, engine, held, counts, limits, clock)
+            if held
+            else SessionTable(engine, store, counts, limits, clock=clock)
         )
-        self._table = self._sending or SessionTable(engine, store, engine.counts, limits, clock=clock)
+        self._version = engine.policy.version
+        self._held = {share: own.policy.version for share, own in by_share(held or {}).items()}
         self._admission = PartitionAdmission(store, self._table, has_tenants=bool(limits.tenant_label))
         self._pipeline = Pipeline(decoder, self._table, dead_letters, admission=self._admission)
-        self._counts: Counts = engine.counts
+        self._counts = counts
         self._outgoing: list[tuple[int, OutgoingEvent]] = []
         self._last_active = now()  # wall time of the last record
         self._watermark_wall = self._last_active  # wall time that belongs to the watermark
@@ -115,6 +125,10 @@ class SessionPartition:
             table.advance(table.watermark + elapsed, out)
         self._watermark_wall = now
         return self._table.changed or self._store.changed
+
+    def version_of(self, finding: Finding) -> str:
+        """Return the version of the policy that found it: that of the session's tenant, if it is held back."""
+        return self._held.get(share_of(finding.session_id), self._version) if self._held else self._version
 
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything folded so far durable."""

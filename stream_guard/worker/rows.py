@@ -23,6 +23,7 @@ _WAITING: Final = 5  # events that wait for the watermark of all senders
 _OWNER: Final = 7  # the row that begins an epoch
 _TOPICS: Final = 8  # the row with the topics that a partition has read
 _IMPORT: Final = 9  # the row that is there while states are imported
+_POLICY: Final = 10  # the row with the rollout that a partition is judged by
 _PARTITION: Final = struct.Struct(">IB")
 _OFFSET: Final = struct.Struct(">Q")
 
@@ -78,10 +79,19 @@ class KnownTopic(msgspec.Struct, array_like=True, frozen=True):
     incarnation: int = 0  # how often another topic was accepted under the name
 
 
+class PolicyRow(msgspec.Struct, array_like=True, gc=False):
+    """By which rollout a partition is judged, and from which offsets on. The order of the fields is the format."""
+
+    version: int
+    rollout: int
+    offsets: dict[str, int]  # by topic
+
+
 _encoder: Final = msgspec.msgpack.Encoder()
 encode_row = _encoder.encode
 decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
 decode_progress: Final = msgspec.msgpack.Decoder(ProgressRow).decode
+decode_policy: Final = msgspec.msgpack.Decoder(PolicyRow).decode
 decode_topics: Final = msgspec.msgpack.Decoder(dict[str, KnownTopic]).decode
 
 
@@ -144,6 +154,11 @@ def import_key(partition: int) -> bytes:
 def family_of(key: bytes) -> int:
     """Return the family of a row's key."""
     return key[_PARTITION.size - 1]
+
+
+def policy_key(partition: int) -> bytes:
+    """Return the key of the row with the rollout that a partition is judged by."""
+    return _PARTITION.pack(partition, _POLICY)
 
 
 def waiting_prefix(partition: int) -> bytes:

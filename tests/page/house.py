@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +27,7 @@ from stream_guard.registry import Registry, build_registry
 from stream_guard.serve.access import Door, LocalDoor, TokenDoor
 from stream_guard.serve.tokens import TokenEntry, TokenFile, make_token, write_tokens
 from stream_guard.settings import Settings
+from stream_guard.worker.rollouts import ListedRollout
 
 POLICY = """
 name: house
@@ -96,7 +97,12 @@ class House:
 
 
 @contextmanager
-def open_house(folder: Path, people: dict[str, dict[str, Any]] | None = None, **settings: Any) -> Iterator[House]:
+def open_house(
+    folder: Path,
+    people: dict[str, dict[str, Any]] | None = None,
+    rollouts: Callable[[], Sequence[ListedRollout]] = tuple,
+    **settings: Any,
+) -> Iterator[House]:
     with ExitStack() as opened:
         address = str(folder / "history.db")
         tokens, door = _door(folder, people)
@@ -121,6 +127,7 @@ def open_house(folder: Path, people: dict[str, dict[str, Any]] | None = None, **
             registry=registry,
             counts=Counts(),
             policy_file=policy_file,
+            rollouts=rollouts,
         )
         app, _ = make_page(parts)
         client = opened.enter_context(TestClient(app, base_url="http://127.0.0.1:8750"))  # one loop for all requests

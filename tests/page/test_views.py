@@ -15,6 +15,7 @@ from stream_guard.demo.sessions import sample_events
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter
 from stream_guard.model import Alert, ToolCall, UserMessage
+from stream_guard.worker.rollouts import ListedRollout
 from tests.page.house import POLICY, House, open_house
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202e\u200b</script><b hx-get=/x>"
@@ -273,3 +274,13 @@ def test_numbers_of_rules_are_those_of_ones_own_tenant(tmp_path: Path) -> None:
         assert house.get("/rules").count(">never<") == 4
         for path in ("/policy", "/reports"):
             assert house.client.get(path).status_code == 403, path
+
+
+def test_rollouts_are_listed_with_who_is_held_back_and_how_far_they_are(tmp_path: Path) -> None:
+    one = ListedRollout(
+        number=7, time=0.0, version="abc", held="acme: def", switched="g: 6 partitions", by="<b>ann</b>", note="less"
+    )
+    with open_house(tmp_path, rollouts=lambda: [one]) as house:
+        text = house.get("/policy")
+    assert all(part in text for part in ("Rollouts", "acme: def", "g: 6 partitions", "policy publish"))
+    assert "<b>ann" not in text

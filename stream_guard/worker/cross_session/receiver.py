@@ -170,6 +170,11 @@ class ReceivingPartition:
         del grace, out
         return False
 
+    def version_of(self, finding: Finding) -> str:
+        """Return the version of the policy that found it."""
+        del finding
+        return self._engine.policy.version
+
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything received so far durable."""
         self._table.commit()

@@ -9,11 +9,14 @@ from typing import Any, Final
 
 import aiokafka
 import faust
+from aiokafka.errors import KafkaError
+from faust.types import TP
 
 from stream_guard.kafka.client import NAME
 from stream_guard.settings import Settings
 from stream_guard.worker.changelog import ChangelogTable
 from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.kafka.changelog import KafkaChangelog, TableStore
 from stream_guard.worker.kafka.consumer import BatchConsumer, BatchTransport
 from stream_guard.worker.kafka.following import ChangelogFollower
@@ -63,6 +66,14 @@ class WorkerApp(faust.App):
             self._measure_at = now + MEASURE
             self._state_bytes = self.rows.size()
         return self._state_bytes
+
+    async def find_ends(self, sources: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Ask the brokers where partitions end; nothing when they do not answer."""
+        try:
+            ends = await self.batch_consumer.highwaters(*(TP(*source) for source in sources))
+        except (KafkaError, TimeoutError):
+            return {}
+        return {TopicPartition(*tp): end for tp, end in ends.items()}
 
     @property
     def batch_consumer(self) -> BatchConsumer:

@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
@@ -23,7 +23,9 @@ from stream_guard.observability.counts import Counts
 from stream_guard.settings import KafkaSettings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics
+from stream_guard.worker.kafka.control import ControlTopic
 from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect, count_partitions, make_topics
+from stream_guard.worker.versions import VersionedRouter
 
 CHECK: Final = 0.2  # seconds between two checks of the worker
 LEAVE: Final = 20.0  # seconds to leave the group
@@ -53,12 +55,18 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
         app = make_app(parts.settings, servers, partitions)
         app.client, app.sources, app.accept_gaps = producer.client, address.topics, accept_gaps
         open_table(app, parts.settings, servers, producer)
-        app.stages = build_stages(parts, app.rows, partial(KafkaOutbox, producer), address.topics, partitions)
+        outbox = partial(KafkaOutbox, producer)
+        app.stages = build_stages(parts, app.rows, outbox, address.topics, partitions, app.find_ends)
         passing = set(app.stages.topics) - set(address.topics)
         with _cannot_start():
             await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
         read_topics(app)
-        await _run(app, parts, stop, BrokerHealth(producer.client, parts.settings.kafka))
+        control = await _open_control(parts, servers, producer)
+        try:
+            await _run(app, parts, stop, BrokerHealth(producer.client, parts.settings.kafka), control)
+        finally:
+            if control is not None:
+                await control.close()
 
     try:
         await start_patiently(work, stop, parts.beat, patience=patience)
@@ -118,11 +126,23 @@ async def start_patiently(
             await asyncio.wait_for(stop.wait(), pause)
 
 
-async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: BrokerHealth) -> None:
+async def _open_control(parts: WorkerParts, servers: Sequence[str], producer: Any) -> ControlTopic | None:
+    """Return the topic with the policies, read to its end; None where the file's policy is in force."""
+    if parts.rollouts is None:
+        return None
+    control = ControlTopic(parts.settings.worker.policy_topic, parts.rollouts, producer)
+    with _cannot_start():
+        await control.open(servers, parts.settings)
+    return control
+
+
+async def _run(
+    app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: BrokerHealth, control: ControlTopic | None
+) -> None:
     starting = asyncio.ensure_future(app.start())
     seconds = ABORT
     try:
-        await _watch(app, parts, stop, starting, broker)
+        await _watch(app, parts, stop, starting, broker, control)
         seconds = LEAVE
     finally:
         starting.cancel()
@@ -133,7 +153,12 @@ async def _run(app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, broker: 
 
 
 async def _watch(
-    app: WorkerApp, parts: WorkerParts, stop: asyncio.Event, starting: asyncio.Future[None], broker: BrokerHealth
+    app: WorkerApp,
+    parts: WorkerParts,
+    stop: asyncio.Event,
+    starting: asyncio.Future[None],
+    broker: BrokerHealth,
+    control: ControlTopic | None,
 ) -> None:
     """Return when the worker is asked to stop; raise StreamGuardError when it cannot go on."""
     while not stop.is_set():
@@ -158,6 +183,10 @@ async def _watch(
         if stuck := parts.health.stuck():
             raise SourceError(f"{stuck}; nothing is lost: start the worker again")
         await _reload(app, parts)
+        if control is not None and isinstance(app.stages, VersionedRouter):
+            await control.read()
+            await control.tell(app.stages.take_switches())
+            control.log.collect_counts()
 
 
 def _report(app: WorkerApp, counts: Counts) -> None:

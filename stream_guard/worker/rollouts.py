@@ -1,0 +1,219 @@
+"""Rollouts: policies for a whole group of workers, in the order of a control topic.
+
+A record of the topic is a rollout: a policy, whole, and for tenants that are held back the policy that stays in force
+for them. Its offset is its number. What cannot be used is refused and counted, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from stream_guard.engine import Engine
+from stream_guard.errors import SettingsError, StoreError, StreamGuardError
+from stream_guard.observability.counts import ByRule, Counts
+
+FROM_FILE: Final = -1  # the number of the policy file's own
+_ROLLOUT: Final = b"rollout/"
+_SWITCH: Final = b"switch/"
+
+_logger = logging.getLogger(__name__)
+
+
+class PublishedPolicy(msgspec.Struct, frozen=True):
+    """A policy in the native form, and the version that it has where it was published."""
+
+    version: str
+    text: str
+
+
+class PolicyRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """One policy for everybody, and others for tenants that are held back."""
+
+    policy: PublishedPolicy
+    held: dict[str, PublishedPolicy] = {}  # by tenant
+    by: str = ""
+    note: str = ""
+    time: float = 0.0  # when it was published; for people
+
+
+class PolicySwitch(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition is judged by a rollout from these offsets on, by topic."""
+
+    group: str
+    partition: int
+    rollout: int
+    offsets: dict[str, int]
+
+
+class PreparedRollout(NamedTuple):
+    """A rollout that workers can judge by."""
+
+    number: int
+    engine: Engine
+    held: Mapping[str, Engine]  # by tenant
+
+    @property
+    def version(self) -> str:
+        """The version of the policy for everybody."""
+        return self.engine.policy.version
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """All its engines, that for everybody last."""
+        return (*self.held.values(), self.engine)
+
+
+Prepare: TypeAlias = Callable[[int, PolicyRollout], PreparedRollout]
+"""Makes engines of a rollout's policies, or raises StreamGuardError."""
+
+
+encode_rollout: Final = msgspec.json.Encoder().encode
+encode_switch: Final = encode_rollout
+_decode_rollout: Final = msgspec.json.Decoder(PolicyRollout).decode
+_decode_switch: Final = msgspec.json.Decoder(PolicySwitch).decode
+
+
+def refuse_for_rollouts(engine: Engine) -> None:
+    """Raise SettingsError for rules that cannot be used where policies come from a topic.
+
+    Partitions are switched one after the other, and a rule across sessions gets events of all of them. A finding that
+    waits for a judge is settled by the engine that is in force then.
+    """
+    asking = ", ".join(rule.id for rule in engine.policy.rules if rule.rule.asks)
+    reason = "look across sessions" if engine.cross_session else f"ask a judge ({asking})" if asking else ""
+    if reason:
+        raise SettingsError(
+            f"it has rules that {reason}, and those cannot be used with worker.policy_topic; leave them out, or use "
+            "the policy file alone"
+        )
+
+
+def rollout_key(name: str) -> bytes:
+    """Return the key of a rollout. Each has its own: compaction removes none."""
+    return _ROLLOUT + name.encode()
+
+
+def switch_key(switch: PolicySwitch) -> bytes:
+    """Return the key of the record that tells others of a switch."""
+    return _SWITCH + f"{switch.group}/{switch.partition}/{switch.rollout}".encode()
+
+
+def is_switch(key: bytes | None) -> bool:
+    """Whether a record tells of a switch, by its key."""
+    return key is not None and key.startswith(_SWITCH)
+
+
+class ControlRecords:
+    """The records of a control topic, as far as they were read."""
+
+    def __init__(self) -> None:
+        self.rollouts: dict[int, PolicyRollout] = {}
+        self.switches: list[PolicySwitch] = []
+
+    def add(self, number: int, key: bytes | None, value: bytes | None) -> str:
+        """Take a record in; return what is wrong with it, empty where nothing is."""
+        try:
+            if is_switch(key):
+                self.switches.append(_decode_switch(value or b""))
+            else:
+                self.rollouts[number] = _decode_rollout(value or b"")
+        except msgspec.DecodeError as error:
+            return f"it is no rollout: {error}"
+        return ""
+
+    def latest(self) -> PolicyRollout | None:
+        """Return the last rollout."""
+        return self.rollouts[max(self.rollouts)] if self.rollouts else None
+
+
+class ListedRollout(msgspec.Struct, frozen=True, kw_only=True):
+    """A rollout as people are shown it."""
+
+    number: int
+    time: float
+    version: str
+    held: str  # which tenants have which version instead
+    switched: str  # which groups have switched how many partitions to it
+    by: str
+    note: str
+
+
+def list_rollouts(records: ControlRecords) -> list[ListedRollout]:
+    """Return the rollouts, the last one first."""
+    switched = Counter((switch.rollout, switch.group) for switch in records.switches)
+    return [
+        ListedRollout(
+            number=number,
+            time=rollout.time,
+            version=rollout.policy.version,
+            held=", ".join(f"{tenant}: {kept.version}" for tenant, kept in sorted(rollout.held.items())),
+            switched=", ".join(
+                f"{group}: {count} partitions" for (to, group), count in sorted(switched.items()) if to == number
+            ),
+            by=rollout.by,
+            note=rollout.note,
+        )
+        for number, rollout in sorted(records.rollouts.items(), reverse=True)
+    ]
+
+
+class RolloutLog:
+    """The rollouts that can be used, with their engines. The last one is to be in force."""
+
+    def __init__(self, file: Engine, prepare: Prepare, counts: Counts) -> None:
+        self.latest = PreparedRollout(FROM_FILE, file, {})
+        self._prepared = {FROM_FILE: self.latest}
+        self._prepare = prepare
+        self._counts = counts
+        self.records = ControlRecords()  # what was read
+        self._next_number = 0
+        self.adopted: Callable[[PreparedRollout], None] = lambda _: None  # called for each that can be used
+
+    def add(self, number: int, key: bytes | None, value: bytes | None) -> None:
+        """Take the next record of the topic in; one that was taken in is passed over."""
+        if number < self._next_number:
+            return
+        self._next_number = number + 1
+        wrong = self.records.add(number, key, value)
+        if is_switch(key):
+            return  # for those who look on
+        try:
+            prepared = None if wrong else self._prepare(number, self.records.rollouts[number])
+        except Exception as error:  # noqa: BLE001  # whatever is in the topic must not stop a worker
+            prepared, wrong = None, str(error) if isinstance(error, StreamGuardError) else repr(error)
+        if prepared is None:
+            self.records.rollouts.pop(number, None)
+            self._counts.policy_reloads["failed"] += 1
+            _logger.error("rollout %d cannot be used, %s stays in force: %s", number, self.latest.version, wrong)
+            return
+        _logger.warning("rollout %d: policy %s replaces %s", number, prepared.version, self.latest.version)
+        self._counts.policy_reloads["ok"] += 1
+        self._prepared[number] = self.latest = prepared
+        self.adopted(prepared)
+
+    def listed(self) -> list[ListedRollout]:
+        """Return the rollouts that can be used, the last one first; any thread may ask."""
+        return list_rollouts(self.records)
+
+    def collect_counts(self, *, ended: bool = False) -> None:
+        """Add up what the engines have counted, but for the counts by rule; at the end, the sums of those too."""
+        for engine in [engine for prepared in self._prepared.values() for engine in prepared.engines]:
+            if engine.counts is not self._counts:
+                self._counts.take(engine.counts)
+                for name in get_args(ByRule) if ended else ():
+                    self._counts.replaced_policies[name] += engine.counts.total(name)
+
+    def at(self, number: int, partition: int) -> PreparedRollout:
+        """Return a rollout that a partition was judged by; StoreError when it is not there any more."""
+        found = self._prepared.get(number)
+        if found is None:
+            raise StoreError(
+                f"partition {partition} was judged by rollout {number}, which the topic of policies does not have, or "
+                "which this version of stream_guard cannot use; give the worker the topic that the group had before"
+            )
+        return found
