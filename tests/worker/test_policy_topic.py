@@ -150,6 +150,7 @@ def test_a_rollout_a_bad_one_and_a_rollback_are_taken_over_in_order(group: Group
     check_order(group, "old", "new")
 
 
+@pytest.mark.long
 def test_a_tenant_is_held_back_and_let_go(make_fleet: Callable[[], Fleet], tmp_path: Path) -> None:
     group = Group(make_fleet(), tmp_path, sessions__tenant_label="tenant")
     group.start()
