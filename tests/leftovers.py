@@ -98,16 +98,15 @@ def _port_of(file: int) -> Iterator[int]:
     try:
         if not stat.S_ISSOCK(os.fstat(file).st_mode):
             return
-        opened = socket.socket(fileno=file)
+        # A copy: whose file it is may close it at any moment, and the number may then be another file's.
+        copied = os.dup(file)
     except OSError:  # closed meanwhile
         return
-    try:
+    with socket.socket(fileno=copied) as opened:
         if opened.family in (socket.AF_INET, socket.AF_INET6) and opened.getsockopt(
             socket.SOL_SOCKET, socket.SO_ACCEPTCONN
         ):
             yield opened.getsockname()[1]
-    finally:
-        opened.detach()
 
 
 def _handlers() -> dict[str, object]:
