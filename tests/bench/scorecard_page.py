@@ -97,7 +97,7 @@ def plot(rows: Sequence[Row]) -> str:
         parts.append(f'<text x="{x:.0f}" y="{height - 8}" font-size="11" text-anchor="middle">{percent} %</text>')
     for number, row in enumerate(shown):
         middle = 42 + 28 * number
-        name = row.recordings if row.by == "all packs" else f"{row.recordings}, {row.by.partition(' ')[0]}"
+        name = row.recordings if row.by == "all packs" else f"{row.recordings}: {_short(row.by)}"
         parts.append(f'<text x="310" y="{middle + 4}" font-size="12" text-anchor="end">{name}</text>')
         for share, colour, offset in ((row.recall, "#1b6ca8", -5), (row.alarms, "#c7522a", 5)):
             if share.interval is None or share.value is None:
@@ -107,3 +107,8 @@ def plot(rows: Sequence[Row]) -> str:
             parts.append(f'<line x1="{low:.1f}" x2="{high:.1f}" y1="{across}" y2="{across}" stroke="{colour}"/>')
             parts.append(f'<circle cx="{330 + 460 * share.value:.1f}" cy="{across}" r="3" fill="{colour}"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _short(by: str) -> str:
+    """Return a kind and its params in a few words."""
+    return by.replace("checks: ", "").replace(": True", "").translate(str.maketrans("", "", "[]'"))

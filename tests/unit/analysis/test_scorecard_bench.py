@@ -33,6 +33,8 @@ def test_a_pack_is_scored_by_its_rules_that_are_sent_and_runs_that_count() -> No
     assert "| workplace |" in shown
     assert "| runaway |" in shown  # rows in which nothing is found stay in
     assert plot([row._replace(by="all packs")]).count("<circle") == 2
+    drawn = plot([row._replace(recordings="tracesafe 8", by=by) for by in ("kind", "kind texts: True")])
+    assert drawn.count(">tracesafe 8: kind<") == drawn.count(">tracesafe 8: kind texts<") == 1
 
 
 def test_what_is_left_out_has_no_say_in_what_is_chosen() -> None:
