@@ -206,10 +206,10 @@ class QuestionDesk(AnswerRecord):
 
     def _claim(self) -> _Claim | None:
         """Take the question that has waited longest, and what it may cost; a question without a budget is refused."""
-        now = self._clock()
-        if not self._database.read(_DUE, now):
+        if not self._database.read(_DUE, self._clock()):
             return None
         with self._database.transaction() as statements:
+            now = self._clock()  # later than that of whoever put the question: its budget is that of its day
             rows = statements.run(_DUE, now)
             inquiry = inquiries.get(statements, rows[0][0]) if rows else None
             if inquiry is None:
