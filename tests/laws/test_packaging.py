@@ -88,6 +88,7 @@ for arguments in {commands!r}:
 """
 
 
+@pytest.mark.long
 def test_what_is_in_the_wheel_is_enough_to_begin(wheel: Path, tmp_path: Path) -> None:
     """Unpacked as pip does, before the checkout on the path, in a folder without any file of the project."""
     site, folder = tmp_path / "site", tmp_path / "empty"

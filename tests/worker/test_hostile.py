@@ -77,6 +77,7 @@ def test_a_broken_policy_stops_the_start_with_every_mistake_and_its_place(fleet:
     assert '"two"' in log
 
 
+@pytest.mark.long
 def test_a_policy_is_changed_while_it_runs_and_a_bad_one_is_not_used(fleet: Fleet, policy: Path) -> None:
     rows = sample_rows(40)
     fleet.cluster.fill(fleet.events, rows)
