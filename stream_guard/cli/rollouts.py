@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.cli.listing import show
 from stream_guard.commands import ListFormat, SettingsFile, load_plugins
-from stream_guard.errors import PolicyError, SettingsError
+from stream_guard.errors import SettingsError, StreamGuardError
 
 if TYPE_CHECKING:
     from stream_guard.registry import Registry
@@ -39,8 +39,6 @@ def publish(
     settings_file: SettingsFile = None,
 ) -> None:
     """Roll a policy out to all workers that follow the topic; tenants that are named are held back."""
-    from stream_guard.engine import Engine
-    from stream_guard.observability.counts import Counts
     from stream_guard.policy.convert import to_yaml
     from stream_guard.policy.load import load_policy
     from stream_guard.worker.rollouts import PolicyRollout, PublishedPolicy, refuse_for_rollouts
@@ -48,7 +46,7 @@ def publish(
     settings, registry = load_plugins(settings_file)
     policy = load_policy(file, registry)
     try:
-        refuse_for_rollouts(Engine(policy, Counts(), mode="stream"))
+        refuse_for_rollouts(policy)
     except SettingsError as error:
         raise SettingsError(f"{file}: {error}") from None
     current = _read(to, settings, registry).latest()
@@ -123,14 +121,13 @@ def _read(to: str, settings: Settings, registry: Registry) -> ControlRecords:
 def _problem(rollout: PolicyRollout, registry: Registry) -> str:
     """Return why a rollout cannot be used; empty when it can."""
     from stream_guard.policy.load import load_policy
+    from stream_guard.worker.rollouts import open_published
 
     for published in (rollout.policy, *rollout.held.values()):
         try:
-            version = load_policy(published.text, registry, file="rollout").version
-        except PolicyError as error:
+            open_published(published, lambda text: load_policy(text, registry, file="rollout"))
+        except StreamGuardError as error:
             return str(error)
-        if version != published.version:
-            return f"it is policy {version} here and was {published.version} where it was published"
     return ""
 
 

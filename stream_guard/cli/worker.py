@@ -187,7 +187,7 @@ def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
     from stream_guard.worker.assembly import prepare_rollouts
     from stream_guard.worker.rollouts import RolloutLog, refuse_for_rollouts
 
-    refuse_for_rollouts(file)
+    refuse_for_rollouts(file.policy)
 
     def load(text: str) -> Policy:
         return load_policy(text, assembly.registry, file="rollout")

@@ -31,7 +31,7 @@ from stream_guard.worker.rollouts import (
     PreparedRollout,
     PublishedPolicy,
     RolloutLog,
-    refuse_for_rollouts,
+    open_published,
 )
 from stream_guard.worker.rows import KEY_STATES
 from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
@@ -82,16 +82,9 @@ def prepare_rollouts(
     """
 
     def make(published: PublishedPolicy) -> Engine:
-        policy = load(published.text)
-        if policy.version != published.version:
-            raise SettingsError(
-                f"it is policy {policy.version} here and was {published.version} where it was published; install the "
-                "same version of stream_guard and of the plugins"
-            )
+        policy = open_published(published, load)
         # Counts of its own: those by rule go by the place of the rule in its policy, and several are in force at once.
-        engine = Engine(fit(policy), Counts(), mode="stream", max_states=settings.sessions.max_states)
-        refuse_for_rollouts(engine)
-        return engine
+        return Engine(fit(policy), Counts(), mode="stream", max_states=settings.sessions.max_states)
 
     def prepare(number: int, rollout: PolicyRollout) -> PreparedRollout:
         if rollout.held and not settings.sessions.tenant_label:

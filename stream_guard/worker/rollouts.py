@@ -16,6 +16,7 @@ import msgspec
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError, StoreError, StreamGuardError
 from stream_guard.observability.counts import ByRule, Counts
+from stream_guard.policy.spec import Policy
 
 FROM_FILE: Final = -1  # the number of the policy file's own
 _ROLLOUT: Final = b"rollout/"
@@ -78,14 +79,27 @@ _decode_rollout: Final = msgspec.json.Decoder(PolicyRollout).decode
 _decode_switch: Final = msgspec.json.Decoder(PolicySwitch).decode
 
 
-def refuse_for_rollouts(engine: Engine) -> None:
+def open_published(published: PublishedPolicy, load: Callable[[str], Policy]) -> Policy:
+    """Return a published policy; raise StreamGuardError where it cannot be used, or is another one here."""
+    policy = load(published.text)
+    if policy.version != published.version:
+        raise SettingsError(
+            f"it is policy {policy.version} here and was {published.version} where it was published; install the "
+            "same version of stream_guard and of the plugins"
+        )
+    refuse_for_rollouts(policy)
+    return policy
+
+
+def refuse_for_rollouts(policy: Policy) -> None:
     """Raise SettingsError for rules that cannot be used where policies come from a topic.
 
     Partitions are switched one after the other, and a rule across sessions gets events of all of them. A finding that
     waits for a judge is settled by the engine that is in force then.
     """
-    asking = ", ".join(rule.id for rule in engine.policy.rules if rule.rule.asks)
-    reason = "look across sessions" if engine.cross_session else f"ask a judge ({asking})" if asking else ""
+    asking = ", ".join(rule.id for rule in policy.rules if rule.rule.asks)
+    crosses = bool(Engine(policy, Counts(), mode="stream").cross_session)
+    reason = "look across sessions" if crosses else f"ask a judge ({asking})" if asking else ""
     if reason:
         raise SettingsError(
             f"it has rules that {reason}, and those cannot be used with worker.policy_topic; leave them out, or use "

@@ -305,4 +305,4 @@ def test_a_partition_whose_rollout_is_gone_is_not_judged_by_another() -> None:
 )
 def test_rules_that_no_topic_may_bring_are_refused_in_the_file_too(rule: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        refuse_for_rollouts(Engine(load(f"rules: [{rule}]"), Counts(), mode="stream"))
+        refuse_for_rollouts(load(f"rules: [{rule}]"))

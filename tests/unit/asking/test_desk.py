@@ -32,9 +32,10 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = NOON
+        self.late: list[float] = []  # what is said first: looks that were taken before it was moved
 
     def __call__(self) -> float:
-        return self.now
+        return self.late.pop() if self.late else self.now
 
 
 class Judge:
@@ -162,6 +163,22 @@ def test_a_tenant_without_a_budget_of_its_own_does_not_use_up_that_of_others(dat
         ask_all(desk, [finding(number, tenant="loud") for number in range(6)])
         answers = ask_all(desk, [finding(10, tenant="quiet")])
     assert answers["kind-10"] is not None
+
+
+def test_a_question_of_a_new_day_is_not_counted_on_the_day_before(database: Database) -> None:
+    clock = Clock()
+    chosen = {"clock": clock, "calls_per_day": 1, "concurrency": 1}
+    with asking(database, Judge(), **chosen) as desk:
+        assert ask_all(desk, [finding(0)])["kind-0"] is not None
+    settings = JudgeSettings(url="http://judge", model="m", calls_per_day=1, concurrency=1, patience=20.0)
+    desk = QuestionDesk(database, settings, Judge(), owner="test", clock=clock)
+    clock.now += DAY
+    desk.put([finding(1)], "v1")
+    clock.late = [NOON]  # whoever asks looked at the clock before midnight
+    desk.start()
+    assert desk.drain()
+    desk.close()
+    assert desk.take_all()[0].answer is not None
 
 
 def test_a_new_day_has_a_new_budget(database: Database) -> None:

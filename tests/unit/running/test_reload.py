@@ -199,20 +199,6 @@ def test_a_changed_pack_comes_into_force(file: Path) -> None:
     assert [rule.id for rule in changed.rules] == ["order", "drop"]
 
 
-def test_the_first_rule_that_asks_a_judge_needs_another_start(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    asking = "rules: [{id: brief, kind: must_satisfy_judge, params: {rule: Be brief., tool: t}}]"
-    silent = file.read_text()
-    following = ReloadingPolicy(file, REGISTRY)
-    write(file, asking)
-    assert following.poll() is None
-    assert "brief would be the first to ask a judge" in caplog.text
-    following = ReloadingPolicy(file, REGISTRY)  # another start
-    write(file, silent)
-    assert following.poll() is not None
-    write(file, asking)
-    assert following.poll() is not None, "the way to the judge is open"
-
-
 def test_a_bad_file_at_the_start_is_refused(file: Path) -> None:
     write(file, "rules: 5\n")
     with pytest.raises(PolicyError):
