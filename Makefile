@@ -37,7 +37,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements.lock
 	@touch $@
 
 # What the tests need beside packages; a part that this machine cannot have is named, and its tests skip.
-PARTS := debian promtool alertmanager editor kafka
+PARTS := tests debian promtool alertmanager editor kafka
 setup-tests: setup-dev $(PARTS:%=.cache/%/.ready)
 
 .cache/%/.ready: deploy/setup.sh
@@ -47,6 +47,7 @@ setup-tests: setup-dev $(PARTS:%=.cache/%/.ready)
 .cache/promtool/.ready .cache/alertmanager/.ready: | .cache/debian/.ready
 .cache/editor/.ready: $(wildcard $(EDITOR)/package-lock.json)
 .cache/kafka/.ready: $(wildcard tests/kafka/pom.xml) | setup-dev
+.cache/tests/.ready: | setup-dev
 
 run: setup ## show sample sessions of a refund agent and what is wrong with them; `make run STAY=1` keeps the page open
 	$(BIN)/stream-guard demo $(if $(STAY),--stay)

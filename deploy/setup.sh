@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What `make setup`, `make setup-dev` and `make setup-tests` do: bash deploy/setup.sh run|dev|debian|promtool|alertmanager|editor|kafka
+# What `make setup`, `make setup-dev` and `make setup-tests` do: bash deploy/setup.sh run|dev|tests|debian|promtool|alertmanager|editor|kafka
 # A part that cannot be had here is named, with what to do; the tests that need it skip and say so.
 set -euo pipefail
 VENV=${VENV:-.venv}
@@ -64,6 +64,14 @@ set_up_dev() {
     fi
     with_progress "installing what requirements.lock names into $VENV" install requirements.lock
 }
+
+# Once, by one process, while other parts are fetched: the processes of a first run would each compile every test file.
+# What is wrong with a file, the run says.
+set_up_tests() {
+    with_progress "compiling the tests" compile_tests
+}
+
+compile_tests() { "$BIN/pytest" --collect-only --quiet >/dev/null 2>&1 || true; }
 
 # A browser and a database. Only where everything is required, and by root, are they installed.
 set_up_debian() {
