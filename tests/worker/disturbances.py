@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from tests import processes
 from tests.kafka.trio import FROM_BROKER, NODES, TO_BROKER, Trio
 from tests.worker.fleet import Fleet
 
@@ -29,6 +30,7 @@ class Scene:
     dice: Random
     before: Mapping[str, Any] | None = None  # how a worker of the version before is started; None: there is none
     policies: int = 0
+    moves: int = 0  # to other groups
     old: set[str] = field(default_factory=set)  # workers that are of the version before now
 
     def start(self, name: str = "") -> None:
@@ -142,6 +144,39 @@ def fill_disk(scene: Scene) -> None:
     scene.trio.start([node])
 
 
+def fill_worker_disk(scene: Scene) -> None:
+    """A worker can write to no file, its log among them, and later it can again."""
+    worker = scene.fleet.workers[scene.worker()]
+    _, most = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, most))
+    scene.wait(0.5, 4.0)
+    if worker.poll() is None:
+        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (most, most))
+
+
+def move_group(scene: Scene) -> None:
+    """All workers leave, and those of another group go on with their states, from a savepoint."""
+    fleet = scene.fleet
+    names = sorted(fleet.workers)
+    for name in names:
+        scene.leave(name)
+    scene.moves += 1
+    file = fleet.folder / f"{scene.moves}.state"
+    fleet.wait_until(lambda: run_state(fleet, "export", file))
+    fleet.move_group(f"{fleet.group}-{scene.moves}")
+    fleet.wait_until(lambda: run_state(fleet, "import", file))
+    for name in names:
+        scene.start(name)
+
+
+def run_state(fleet: Fleet, command: str, file: Path) -> bool:
+    """Whether a ``state`` command did its work; not while the brokers still count a worker that has left."""
+    done = processes.run("state", command, file, fleet.cluster.url(fleet.events), "--group", fleet.group)
+    said = done.stderr.decode()
+    assert done.returncode in (0, ENDED), said
+    return done.returncode == 0
+
+
 def cut_broker(scene: Scene) -> None:
     """The workers' connections to a broker break, and no new ones come about."""
     scene.trio.proxy.cut(scene.node())
@@ -165,7 +200,10 @@ def slow_network(scene: Scene) -> None:
 
 Disturbance = Callable[[Scene], None]
 
-WORKERS: Final[tuple[Disturbance, ...]] = (kill_worker, freeze_worker, replace_worker, set_clock, change_policy)
+WORKERS: Final[tuple[Disturbance, ...]] = (
+    *(kill_worker, freeze_worker, replace_worker, set_clock, change_policy),
+    *(fill_worker_disk, move_group),
+)
 BROKERS: Final[tuple[Disturbance, ...]] = (kill_broker, restart_broker, freeze_broker, fill_disk)
 NETWORK: Final[tuple[Disturbance, ...]] = (cut_broker, cut_one_way, slow_network)
 ALL: Final = (*WORKERS, *BROKERS, *NETWORK)

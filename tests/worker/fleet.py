@@ -53,6 +53,12 @@ class Fleet:
         self.letters = cluster.create(1)
         self.group = f"group-{self.events}"
 
+    def move_group(self, name: str) -> None:
+        """Go on as another group, while no worker runs."""
+        assert not self.workers
+        self.group = name
+        self._table, self._read = {}, {}
+
     def start(
         self,
         name: str = "",
