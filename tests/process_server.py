@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
+import multiprocessing
 import os
 import select
 import signal
@@ -11,6 +13,7 @@ import site
 import socket
 import struct
 import sys
+import threading
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
@@ -149,6 +152,27 @@ def _main_of(module: str) -> str:
     return f"{module}.__main__" if module == COMMAND else module
 
 
+def end(ended: SystemExit) -> None:
+    """End without taking apart what was imported, when all threads and children have ended.
+
+    A copy shares that memory with the server, and taking it apart would copy all of it: four times the work of a start.
+    Whatever is unusual takes Python's own way.
+    """
+    code = 0 if ended.code is None else ended.code
+    if not isinstance(code, int) or multiprocessing.active_children():
+        raise ended
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    logging.shutdown()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # as Python complains about it
+        raise ended from None
+    os._exit(code & 0xFF)
+
+
 if __name__ == "__main__":
     started = serve(socket.socket(fileno=int(sys.argv[1])))
     if started is not None and started.module != COMMAND:
@@ -156,4 +180,7 @@ if __name__ == "__main__":
     elif started is not None:
         from stream_guard.cli.process import main
 
-        main()
+        try:
+            main()
+        except SystemExit as ended:
+            end(ended)
