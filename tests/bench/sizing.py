@@ -49,6 +49,18 @@ def cpu_of(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_of(pid: int) -> int:
+    """Return the bytes of memory that a process has to itself."""
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    (found,) = (int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
+    return found * 1024
+
+
+def disk_of(broker: Broker, topic: str) -> int:
+    """Return the bytes of a topic's records on the disk of a broker."""
+    return sum(file.stat().st_size for file in (broker.folder / "data").glob(f"{topic}-*/*.log"))
+
+
 class Drain:
     """Workers of a group that find all events waiting for them at once."""
 
@@ -67,14 +79,14 @@ class Drain:
         for pid in pids:  # frozen, and still members: no start and no join is measured
             os.kill(pid, signal.SIGSTOP)
         cluster.fill(fleet.events, self._rows)
-        before = sum(map(cpu_of, pids)), cpu_of(self._broker.pid)
+        before = sum(map(cpu_of, pids)), cpu_of(self._broker.pid), sum(map(memory_of, pids))
         began = time.perf_counter()
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         fleet.wait_for_all()
         seconds, events = time.perf_counter() - began, len(self._rows)
         used = sum(map(cpu_of, pids)) - before[0], cpu_of(self._broker.pid) - before[1]
-        changelog = sum(len(row) for _, row in fleet.rows().values())
+        memory = sum(map(memory_of, pids)) - before[2]
         for name in names:
             fleet.stop(name)
         return {
@@ -82,7 +94,9 @@ class Drain:
             "worker_us": used[0] / events * 1e6,
             "broker_us": used[1] / events * 1e6,
             "alerts": len(cluster.read(fleet.alerts)) / events,
-            "changelog_bytes": changelog,
+            "event_bytes": disk_of(self._broker, fleet.events) / events,
+            "row_bytes": disk_of(self._broker, f"{fleet.group}-sessions-changelog") / events,
+            "session_bytes": memory / SESSIONS,
         }
 
 
@@ -103,15 +117,7 @@ def check() -> dict[str, Any]:
             found[workers] = Drain(fleet, broker, rows, workers).measure()
             if workers == 1:
                 waiting = Counter(record.partition for record in fleet.cluster.read(fleet.events))
-    one = found[1]
-    costs = Costs(
-        worker_us=one["worker_us"],
-        broker_us=one["broker_us"],
-        event_bytes=sum(map(len, lines)) / len(lines),
-        row_bytes=MEASURED.row_bytes,
-        alerts=one["alerts"],
-        session_bytes=MEASURED.session_bytes,
-    )
+    costs = Costs(**{name: found[1][name] for name in Costs.__dataclass_fields__})
     cores = len(os.sched_getaffinity(0))
     counted = [waiting[number] for number in range(PARTITIONS)]
     for workers, figures in found.items():

@@ -37,3 +37,12 @@ def make_fleet(cluster: Cluster, tmp_path: Path, policy: Path) -> Iterator[Calla
 def fleet(make_fleet: Callable[[], Fleet]) -> Fleet:
     """One fleet."""
     return make_fleet()
+
+
+@pytest.fixture
+def wide(make_fleet: Callable[[], Fleet]) -> Fleet:
+    """A fleet on a topic with twice the partitions."""
+    fleet = make_fleet()
+    fleet.partitions *= 2
+    fleet.move_to(fleet.cluster)
+    return fleet

@@ -24,15 +24,6 @@ def run(fleet: Fleet, *words: object) -> tuple[int, str]:
     return done.returncode, done.stderr.decode()
 
 
-@pytest.fixture
-def wide(make_fleet: Callable[[], Fleet]) -> Fleet:
-    """A fleet on a topic with twice the partitions."""
-    fleet = make_fleet()
-    fleet.partitions *= 2
-    fleet.move_to(fleet.cluster)
-    return fleet
-
-
 @pytest.mark.long
 def test_a_group_moves_into_twice_the_partitions_while_records_come(
     fleet: Fleet, wide: Fleet, policy: Path, tmp_path: Path
