@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.kafka.app import changelog_topic
 from stream_guard.worker.kafka.changelog import KafkaChangelog
-from stream_guard.worker.kafka.descriptions import TopicDescription, describe_topics
+from stream_guard.worker.kafka.descriptions import RETRY, TopicDescription, describe_topics
 from stream_guard.worker.kafka.login import login_options
 from stream_guard.worker.kafka.topics import connect, count_partitions, make_topics
 from stream_guard.worker.moving import TargetTopic, move_states
@@ -139,10 +140,28 @@ class _StoppedGroup:
     async def count_members(self) -> int:
         """Return how many workers the brokers count as members."""
         try:
-            answers = await self._admin.describe_consumer_groups([self.name])
+            answers = await self._ask(lambda: self._admin.describe_consumer_groups([self.name]))
         except GroupIdNotFound:
             return 0
         return sum(len(group[5]) for answer in answers for group in answer.groups)
+
+    async def find_offsets(self, listed: Sequence[TopicPartition]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return how far the group has read partitions; -1 where it has not."""
+        found: Mapping[TopicPartition, OffsetAndMetadata] = await self._ask(
+            lambda: self._admin.list_consumer_group_offsets(self.name, partitions=list(listed))
+        )
+        return found
+
+    async def _ask(self, question: Callable[[], Awaitable[Any]]) -> Any:
+        """Ask the broker that keeps the group, for at most ``kafka.patience``: a new cluster has none for a moment."""
+        end = time.monotonic() + self._settings.kafka.patience
+        while True:
+            try:
+                return await question()
+            except KafkaError as error:
+                if not error.retriable or time.monotonic() > end:
+                    raise
+            await asyncio.sleep(RETRY)
 
     async def refuse_members(self, what: str) -> None:
         """Raise StoreError while workers run."""
@@ -190,9 +209,7 @@ class _StoppedGroup:
         next_offsets, unread = list[int](), list[int]()
         for number in range(partitions):
             applied = _applied(rows[number], number, name)
-            committed = await self._admin.list_consumer_group_offsets(
-                self.name, partitions=[TopicPartition(name, number)]
-            )
+            committed = await self.find_offsets([TopicPartition(name, number)])
             offset = max((one.offset for one in committed.values()), default=-1) if applied is None else applied + 1
             next_offsets.append(max(offset, 0))
             start = max(offset, begins[number])
@@ -220,7 +237,7 @@ class _StoppedGroup:
                     f"topic {self.changelog} if nobody needs them"
                 )
         listed = [TopicPartition(topic, number) for topic in topics for number in range(partitions)]
-        committed = await self._admin.list_consumer_group_offsets(self.name, partitions=listed)
+        committed = await self.find_offsets(listed)
         if read := sorted({one.topic for one, found in committed.items() if found.offset >= 0}):
             raise StoreError(
                 f"the group {self.name} has read {', '.join(read)} before, and would skip what it has read; import "
