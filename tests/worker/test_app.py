@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError,
 from stream_guard.cli.worker import topic_address
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import Address, parse_address
-from stream_guard.settings import Settings
+from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.kafka.app import make_app
 from stream_guard.worker.kafka.process import CannotStartError, start_patiently
 
@@ -25,6 +25,14 @@ def test_a_worker_leaves_no_folder_where_it_was_started(tmp_path: Path, monkeypa
     assert folder in Path(app.conf.tabledir).parents
     app.folders.cleanup()
     assert not folder.exists()
+
+
+def test_a_worker_may_be_missed_as_late_as_the_brokers_allow() -> None:
+    settings = load_settings(worker={"session_timeout": "30m"})  # the most that a broker takes unless it is told
+    app = make_app(settings, ["127.0.0.1:9092"], 1)
+    app.folders.cleanup()
+    # Otherwise Faust refuses to start.
+    assert app.conf.broker_session_timeout <= app.conf.broker_request_timeout
 
 
 @pytest.mark.parametrize(

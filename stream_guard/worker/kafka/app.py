@@ -99,6 +99,7 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
         broker_session_timeout=worker.session_timeout,
         broker_heartbeat_interval=min(3.0, worker.session_timeout / 4),
         broker_rebalance_timeout=max(30.0, worker.session_timeout),
+        broker_request_timeout=max(90.0, worker.session_timeout + 10),  # joining may take a session's time
         broker_max_poll_records=worker.poll_records,
         consumer_max_fetch_size=FETCH_BYTES,
         consumer_auto_offset_reset="earliest",
