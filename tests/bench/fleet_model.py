@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+WINDOW: Final = (0.9, 0.2)  # of what waited, at the begin and the end of what is measured
 _STEP: Final = 0.01  # seconds, of what waits
 _SPREAD: Final = 1.2  # of the logarithm of the pace of sessions: one in a hundred is 16 times as fast as the middle one
 
@@ -22,6 +23,7 @@ class Costs:
     """What an event costs, as it was measured."""
 
     worker_us: float  # CPU of a worker
+    wait_us: float  # that a worker waits for brokers, with cores to spare
     broker_us: float  # CPU of the brokers: taken in, given out, the rows and alerts that come of it
     event_bytes: float
     row_bytes: float  # that go to the changelog for an event
@@ -46,18 +48,23 @@ def share_out(partitions: int, workers: int) -> list[list[int]]:
 
 
 def drain(costs: Costs, waiting: Sequence[int], workers: int, cores: float) -> float:
-    """Return the seconds until workers have judged what waits in each partition, brokers on the same cores."""
+    """Return the events a second of workers that find so many waiting in each partition, brokers on the same cores.
+
+    Counted is from when a tenth is done until a fifth is left (``WINDOW``): then all of them are busy.
+    """
     left = np.array([sum(waiting[one] for one in owned) for owned in share_out(len(waiting), workers)], float)
-    most, broker = _STEP / (costs.worker_us * 1e-6), costs.broker_us / costs.worker_us
-    seconds = 0.0
-    while left.max() > 0:
-        wanted = np.minimum(left, most)
-        asked = wanted.sum() * costs.worker_us * 1e-6 * (1 + broker)
-        # Whoever wants a core gets one while there are enough; then all get their share.
-        left -= wanted * min(1.0, cores * _STEP / asked)
-        seconds += _STEP
-        left[left < 1e-6] = 0.0
-    return seconds
+    most = _STEP / ((costs.worker_us + costs.wait_us) * 1e-6)
+    total, step = left.sum(), 0
+    passed: list[int] = []  # the steps in which the window is entered and left
+    for share in WINDOW:
+        while left.sum() > share * total:
+            wanted = np.minimum(left, most)
+            asked = wanted.sum() * (costs.worker_us + costs.broker_us) * 1e-6
+            # Whoever wants a core gets one while there are enough; then all get their share.
+            left -= wanted * min(1.0, cores * _STEP / asked)
+            step += 1
+        passed.append(step)
+    return float((WINDOW[0] - WINDOW[1]) * total / ((passed[1] - passed[0]) * _STEP))
 
 
 def keep_up(
@@ -80,7 +87,7 @@ def keep_up(
     per_partition = np.bincount(dice.integers(0, partitions, sessions), pace, partitions)
     per_partition *= rate / per_partition.sum()
     owner = np.arange(partitions) % workers
-    capacity = 1e6 / costs.worker_us
+    capacity = 1e6 / (costs.worker_us + costs.wait_us)
     loads = np.bincount(owner, per_partition, workers) / capacity
     died, back = 60, 60 + round(death)
     lost = np.flatnonzero(owner == int(loads.argmax()))  # the busiest one: the worst case

@@ -16,6 +16,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from stream_guard.policy.convert import to_yaml
 from stream_guard.registry import build_registry
-from tests.bench.fleet_model import Behind, Costs, drain, keep_up
+from tests.bench.fleet_model import WINDOW, Behind, Costs, drain, keep_up
 from tests.bench.workload import event_lines, policy
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
@@ -32,11 +33,17 @@ from tests.worker.fleet import Fleet
 RESULTS: Final = Path(".cache") / "sizing.json"
 RULES: Final = 50
 PARTITIONS: Final = 8
-SESSIONS: Final = 10_000
+SESSIONS: Final = 20_000
 WORKERS: Final = (1, 2, 4)
 # One run on two cores with nothing beside it: the clone's worker, 50 rules, events of 800 bytes.
 MEASURED: Final = Costs(
-    worker_us=45.0, broker_us=8.0, event_bytes=806.0, row_bytes=120.0, alerts=0.02, session_bytes=6_000.0
+    worker_us=74.3,
+    wait_us=0.0,
+    broker_us=8.1,
+    event_bytes=829.0,
+    row_bytes=19.2,
+    alerts=0.0052,
+    session_bytes=4_489.0,
 )
 WHEEL: Final = 17.7 / 38.9  # of the clone's CPU for an event, by ``make bench-kafka``
 # Amazon's list for us-east-1, on demand, dollars: cores of c7g and m7g an hour, a GB of gp3 a month and between zones.
@@ -71,33 +78,43 @@ class Drain:
         """Return events a second, and CPU of workers and of the broker for an event."""
         fleet, cluster = self._fleet, self._fleet.cluster
         cluster.fill(fleet.events, [Row(b"{}", b"k", partition=number) for number in range(PARTITIONS)])
-        settings = {"worker__session_timeout": "300", "worker__poll_records": "1000"}
-        names = [fleet.start(**settings) for _ in range(self._workers)]
+        names = [fleet.start(worker__session_timeout="300", worker__poll_records="10000") for _ in range(self._workers)]
         fleet.wait_until(lambda: all("states are here" in fleet.log_of(name) for name in names))
         fleet.wait_for_all()
         pids = [fleet.workers[name].pid for name in names]
         for pid in pids:  # frozen, and still members: no start and no join is measured
             os.kill(pid, signal.SIGSTOP)
         cluster.fill(fleet.events, self._rows)
-        before = sum(map(cpu_of, pids)), cpu_of(self._broker.pid), sum(map(memory_of, pids))
-        began = time.perf_counter()
+        memory = sum(map(memory_of, pids))
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-        fleet.wait_for_all()
-        seconds, events = time.perf_counter() - began, len(self._rows)
-        used = sum(map(cpu_of, pids)) - before[0], cpu_of(self._broker.pid) - before[1]
-        memory = sum(map(memory_of, pids)) - before[2]
+        samples = list(self._watch(pids))
+        memory = sum(map(memory_of, pids)) - memory
         for name in names:
             fleet.stop(name)
+        events = len(self._rows)
+        first = next(sample for sample in samples if sample["left"] <= WINDOW[0] * events)
+        last = next(sample for sample in samples if sample["left"] <= WINDOW[1] * events)
+        done = first["left"] - last["left"]
         return {
-            "events_per_s": events / seconds,
-            "worker_us": used[0] / events * 1e6,
-            "broker_us": used[1] / events * 1e6,
+            "events_per_s": done / (last["time"] - first["time"]),
+            "worker_us": (last["workers"] - first["workers"]) / done * 1e6,
+            "broker_us": (last["broker"] - first["broker"]) / done * 1e6,
             "alerts": len(cluster.read(fleet.alerts)) / events,
             "event_bytes": disk_of(self._broker, fleet.events) / events,
             "row_bytes": disk_of(self._broker, f"{fleet.group}-sessions-changelog") / events,
             "session_bytes": memory / SESSIONS,
         }
+
+    def _watch(self, pids: Sequence[int]) -> Iterator[dict[str, float]]:
+        """Yield how much is left, when, and the CPU that was used, until nothing is left."""
+        fleet = self._fleet
+        left = 1
+        while left:
+            left = fleet.cluster.uncommitted(fleet.group, [fleet.events])
+            used = {"workers": sum(map(cpu_of, pids)), "broker": cpu_of(self._broker.pid)}
+            yield {"left": left, "time": time.perf_counter(), **used}
+            time.sleep(0.5)
 
 
 def check() -> dict[str, Any]:
@@ -117,11 +134,13 @@ def check() -> dict[str, Any]:
             found[workers] = Drain(fleet, broker, rows, workers).measure()
             if workers == 1:
                 waiting = Counter(record.partition for record in fleet.cluster.read(fleet.events))
-    costs = Costs(**{name: found[1][name] for name in Costs.__dataclass_fields__})
+    one = found[1]
+    one["wait_us"] = max(0.0, 1e6 / one["events_per_s"] - one["worker_us"])
+    costs = Costs(**{name: one[name] for name in Costs.__dataclass_fields__})
     cores = len(os.sched_getaffinity(0))
     counted = [waiting[number] for number in range(PARTITIONS)]
     for workers, figures in found.items():
-        figures["model_events_per_s"] = len(rows) / drain(costs, counted, workers, cores)
+        figures["model_events_per_s"] = drain(costs, counted, workers, cores)
         figures["model_to_measured"] = figures["model_events_per_s"] / figures["events_per_s"]
     return {"cores": cores, "events": len(rows), "workers": found, "costs": asdict(costs)}
 
