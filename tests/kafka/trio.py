@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
+import time
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 from kafka import KafkaAdminClient
 
-from tests.kafka.broker import Broker
+from tests.kafka.broker import PATIENCE, Broker
 from tests.kafka.configuration import CONTROLLER, HOST, PROXIED, Seat, free_ports
 
 NODES = (1, 2, 3)
@@ -76,13 +77,18 @@ class Trio:
         return len(self._describe(topic, 0)["replica_nodes"])
 
     def _describe(self, topic: str, partition: int) -> dict[str, Any]:
-        admin = KafkaAdminClient(bootstrap_servers=self.address)
+        """Describe a partition, when somebody has made its topic and the broker that is asked has heard of it."""
+        admin, end = KafkaAdminClient(bootstrap_servers=self.address), time.monotonic() + PATIENCE
         try:
-            [described] = admin.describe_topics([topic])
+            while True:
+                [described] = admin.describe_topics([topic])
+                for one in described["partitions"]:
+                    if one["partition_index"] == partition:
+                        return dict(one)
+                assert time.monotonic() < end, f"nobody makes {topic}"
+                time.sleep(0.3)
         finally:
             admin.close()
-        found: dict[str, Any] = next(one for one in described["partitions"] if one["partition_index"] == partition)
-        return found
 
     def kill_leader(self, topic: str, partition: int = 0) -> int:
         """Kill the broker that leads a partition, and return its node."""
