@@ -10,7 +10,7 @@ from stream_guard_contract.report.matrix_report import write_matrix
 from tests.browser.devtools import Browser
 from tests.contract_pack.answers import answered, contract, matrix_of
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 HOSTILE = (
     "</bdi></td><script>window.owned = 1; fetch('http://127.0.0.1:9/')</script>"

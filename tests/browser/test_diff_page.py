@@ -16,7 +16,7 @@ from tests.browser.devtools import Browser
 from tests.unit.diff.agents import edit_calls, run
 from tests.unit.diff.sample import AXES, compared, session, turn
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 
 HOSTILE = (
     "</bdi></div><script>window.owned = 1; fetch('http://127.0.0.1:9/')</script>"

@@ -18,7 +18,7 @@ from tests import plain_http, processes
 from tests.browser.devtools import CHROMIUM
 from tests.parts import import_part, require
 
-pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("page")]
+pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.xdist_group("page")]
 
 AXE = Path(__file__).parents[1] / "editor" / "node_modules" / "axe-core" / "axe.min.js"
 POLICY = """

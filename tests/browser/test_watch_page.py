@@ -15,7 +15,7 @@ from stream_guard_shell.watching.watcher import Watcher
 
 from tests.browser.devtools import Browser
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 HOSTILE = "<img src=x onerror='window.owned = 1'><script>window.owned = 2</script>\u202e"
 
 

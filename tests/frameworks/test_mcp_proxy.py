@@ -73,6 +73,7 @@ def test_over_pipes_a_gate_of_its_own_judges_every_call(tmp_path: Path) -> None:
     assert ran(tmp_path) == ["read 1"]
 
 
+@pytest.mark.long
 def test_over_pipes_a_running_gate_is_asked_under_the_session_that_the_command_names(tmp_path: Path) -> None:
     with serving(tmp_path, POLICY) as (url, gate):
         check_story(talk(by_pipe(tmp_path, "--gate", url, "--session", "s1"), *STORY, mode="legacy"))
@@ -189,6 +190,7 @@ def test_over_http_what_a_server_asks_the_model_of_its_client_is_judged(tmp_path
     assert "the client was not asked" in said[1]
 
 
+@pytest.mark.long
 def test_over_pipes_what_a_server_asks_the_model_of_its_client_is_judged(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(POLICY)
     options = ("--policy", tmp_path / "policy.yaml", "--history", tmp_path / "history.db")

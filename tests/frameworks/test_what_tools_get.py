@@ -161,6 +161,7 @@ def taken_otherwise(text: str) -> Iterator[Any]:
             yield other
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", PACKAGES)
 @SEARCH
 @given(drawn=called())
@@ -168,6 +169,7 @@ def test_a_call_whose_tool_gets_what_a_rule_forbids_does_not_run(framework: str,
     hold_what_a_tool_gets(framework, drawn)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("framework", PACKAGES)
 @SEARCH
 @given(drawn=called())

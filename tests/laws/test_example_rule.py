@@ -55,10 +55,12 @@ def test_blocking_the_example_removes_it(installed: Path) -> None:
     assert "example_rule" not in listed(installed, STREAM_GUARD_PLUGINS__BLOCK='["example_rule"]')
 
 
+@pytest.mark.long
 def test_allow_list_without_the_example_leaves_it_out(installed: Path) -> None:
     assert set(listed(installed, STREAM_GUARD_PLUGINS__ALLOW='["rules"]')) == {"rules"}
 
 
+@pytest.mark.long
 def test_example_passes_its_own_tests(installed: Path, root: Path) -> None:
     assert "3 passed" in run_tests("example_rule", root, installed)
 

@@ -70,6 +70,7 @@ def sentence(text: str, source: random.Random) -> str:
 
 
 @pytest.mark.hypothesis  # it searches as far as those do
+@pytest.mark.long
 @pytest.mark.parametrize(("meaning", "text"), TEXTS, ids=[f"{name}-{number}" for number, (name, _) in enumerate(TEXTS)])
 def test_production_reads_words_and_what_it_reads_always_loads(meaning: str, text: str) -> None:
     source = random.Random(text)

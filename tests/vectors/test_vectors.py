@@ -16,7 +16,8 @@ from tests.vectors.runners import RUNNERS
 GOLDEN = Path(__file__).parent.parent / "golden" / "vectors"
 NOT_YET = "not_yet.txt"
 EITHER = "?"  # before a name: whether it holds is a race of the product, so neither is asserted
-LONG = 30  # seconds that a step may wait, or its process run, before the case is one for the nightly run
+LONG = ("first_line/", "receiver_clock/", "tenants/", "topic/")  # attacks that take processes of their own and seconds
+SLOW = 30  # seconds that a step may wait, or its process run, before the case is one for the nightly run
 
 
 def listed(kind: str) -> dict[str, bool]:
@@ -35,14 +36,15 @@ def parameters() -> Iterator[Any]:
     for kind in RUNNERS:
         for path in files(kind):
             for case in read_cases(path):
-                marks = [pytest.mark.slow] if is_long(case.data) else []
+                marks = [pytest.mark.slow] if is_slow(case.data) else []
+                marks += [pytest.mark.long] if case.name.startswith(LONG) else []
                 yield pytest.param(kind, case, id=f"{kind}-{case.name}", marks=marks)
 
 
-def is_long(data: dict[str, Any]) -> bool:
+def is_slow(data: dict[str, Any]) -> bool:
     waits = [step.get("half_open", {}).get("wait", 0) for step in data.get("steps", ()) if isinstance(step, dict)]
     run = data.get("settings", {}).get("run", {}) if isinstance(data.get("settings"), dict) else {}
-    return bool(max([0, *waits, run.get("seconds", 0)]) >= LONG)
+    return bool(max([0, *waits, run.get("seconds", 0)]) >= SLOW)
 
 
 @pytest.mark.parametrize(("kind", "case"), list(parameters()))

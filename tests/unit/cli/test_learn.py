@@ -72,6 +72,7 @@ def test_a_rule_that_is_in_force_stays_so_when_it_is_accepted_again(traces: Path
     assert [rule.shadow for rule in load_policy(policy, build_registry()).rules] == [False]
 
 
+@pytest.mark.long
 def test_answers_from_the_page_are_taken_over(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STREAM_GUARD_HISTORY__URL", str(traces.parent / "history.db"))
     policy = traces.parent / "policy.yaml"
@@ -104,6 +105,7 @@ def test_all_that_is_proposed_can_be_taken_and_finds_nothing_in_the_traces(trace
     assert checked.exit_code == 0, checked.output
 
 
+@pytest.mark.long
 def test_labels_say_what_is_learned_from(traces: Path) -> None:
     labels = traces.parent / "labels.json"
     labels.write_text(json.dumps({f"s{number}": number >= 40 for number in range(45)}))

@@ -255,6 +255,7 @@ def test_breaking_trace_is_reported_and_its_twin_is_not(
     assert not check(sentence, keeps, tools).violations
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sentence", "tools"), [case[:2] for case in CASES], ids=[case[0][:60] for case in CASES])
 @pytest.mark.parametrize(
     "form",

@@ -51,6 +51,7 @@ def test_each_sort_is_concrete_as_it_stands_and_compiles(sentence: str) -> None:
     assert extract(f"{sentence}.", TOOLS).rules[0].compiled.rules
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sentence", CONCRETE)
 @pytest.mark.parametrize(
     "form",
@@ -64,6 +65,7 @@ def test_marks_and_fillers_change_nothing(sentence: str, form: str) -> None:
     assert concrete(form.replace("{small}", small(sentence)).replace("{}", sentence)) == [CONCRETE[sentence]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sentence", CONCRETE)
 @pytest.mark.parametrize(
     "form",
@@ -92,6 +94,7 @@ def test_a_word_that_no_symbol_stands_for_takes_the_rule_away(sentence: str, wor
     assert concrete(f"{sentence} {word}.") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sentence", CONCRETE)
 @pytest.mark.parametrize(
     "form",

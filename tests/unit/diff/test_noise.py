@@ -44,6 +44,7 @@ def wrong_order(block: dict[str, Any]) -> dict[str, Any]:
     return block | {"input": block["input"] | {"order_id": f"{block['input']['order_id']}9"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [5, pytest.param(10, marks=pytest.mark.slow)])
 def test_two_runs_of_one_agent_pass_although_every_session_differs(runs: int) -> None:
     blocked = 0
@@ -114,6 +115,7 @@ def test_a_fault_that_comes_where_another_went_still_blocks() -> None:
     assert axes["repeats"].blocks
 
 
+@pytest.mark.long
 def test_what_an_improvement_brings_along_is_explained_by_it() -> None:
     old, new = run(1, TASKS, plant=refuse, share=0.4), run(2, TASKS)
     report = diff(old, new, axes=AXES).report
@@ -163,6 +165,7 @@ def test_a_rule_in_one_session_is_chance_unless_none_is_allowed() -> None:
     assert decide(compared(plant, 1 / TASKS, policy=policy, options=none).report, GateOn.POLICY).trips
 
 
+@pytest.mark.long
 def test_a_threshold_of_an_axis_lets_a_smaller_change_pass() -> None:
     high = DiffOptions(thresholds=Thresholds({"refusals": 0.6, "turns": 0.9, "tools": 0.9, "order": 0.9}))
     strict, lenient = (decide(compared(refuse, options=options).report) for options in (None, high))
@@ -179,6 +182,7 @@ def test_too_few_sessions_are_read_to_the_letter_and_the_answer_says_so() -> Non
     assert answer.trips
 
 
+@pytest.mark.long
 def test_a_second_run_of_the_baseline_is_counted_with_the_first() -> None:
     found = compared(refuse, again=[run(3, TASKS), run(4, TASKS)])
     assert found.report.noise.baseline == 3 * TASKS
