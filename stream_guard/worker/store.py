@@ -150,11 +150,12 @@ class PartitionStore:
 
     def _scan_sessions(self) -> None:
         prefix, found = session_prefix(self.number, self._family), list[tuple[str, float | None]]()
+        last: Offsets = {}
         for key, raw in self._rows.items():
             if key.startswith(prefix):
                 row = self._read(raw)
-                if not _covers(self.horizon, row.applied):
-                    self.horizon = latest(self.horizon, row.applied)
+                if row.applied != last:  # most rows were written with those before them
+                    last, self.horizon = row.applied, latest(self.horizon, row.applied)
                 if row.state:
                     found.append((session_of(key), row.deadline))
                 else:
