@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
+from errno import EDQUOT, EFBIG, ENOSPC
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +21,7 @@ from stream_guard.distribution import COMMAND, NAME, describe_build, other_build
 from stream_guard.errors import PluginError, PolicyError, SettingsError, StreamGuardError
 from stream_guard.ports import Command
 
+_NO_ROOM: Final = (EDQUOT, EFBIG, ENOSPC)  # 1, with which Python would end, says of a check that it found something
 _COMPLETING: Final = "_STREAM_GUARD_COMPLETE"  # set by the shell's completion
 
 
@@ -169,12 +172,25 @@ def run_command_line() -> None:
     try:
         app()
     except (PolicyError, SettingsError, PluginError) as error:
-        print(error, file=sys.stderr)
+        _complain(str(error))
         sys.exit(USAGE)
     except StreamGuardError as error:
-        print(f"stream-guard: {error}", file=sys.stderr)
+        _complain(f"stream-guard: {error}")
         sys.exit(INFRASTRUCTURE)
     except BrokenPipeError:
         # The reader of the output closed the pipe; do not complain into it.
         sys.stderr.close()
         sys.exit(INFRASTRUCTURE)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        _complain(
+            f"stream-guard: {error.filename or 'the output'} cannot be written: {error.strerror}; make room"
+        )
+        sys.exit(INFRASTRUCTURE)
+
+
+def _complain(text: str) -> None:
+    """Say it on standard error. Where that is a file on a full disk, the exit code says it alone."""
+    with suppress(OSError):
+        print(text, file=sys.stderr)

@@ -61,14 +61,27 @@ def pass_over_loaded() -> None:
 
 
 def _end(ended: SystemExit) -> None:
-    """End at once where a thread still waits, for a broker say: Python could crash while it tears down what it uses."""
+    """End at once where a thread still waits, for a broker say: Python could crash while it tears down what it uses.
+
+    The same where the log cannot be written, on a full disk say: Python would end with an exit code that tells nobody
+    why the command ended.
+    """
     import logging
     import os
     import threading
 
-    if not any(thread.daemon for thread in threading.enumerate()):
+    if _can_complain() and not any(thread.daemon for thread in threading.enumerate()):
         raise ended
     logging.shutdown()
     sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+
+
+def _can_complain() -> bool:
+    """Whether what is left for standard error could be written. Where it was closed, nothing is left."""
+    try:
+        if not sys.stderr.closed:
+            sys.stderr.flush()
+    except OSError:
+        return False
+    return True

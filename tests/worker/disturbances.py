@@ -145,8 +145,12 @@ def fill_disk(scene: Scene) -> None:
 
 
 def fill_worker_disk(scene: Scene) -> None:
-    """A worker can write to no file, its log among them, and later it can again."""
-    worker = scene.fleet.workers[scene.worker()]
+    """A worker can write to no file, its log among them, and later it can again. One that starts then ends with code 3."""
+    able = sorted(scene.fleet.workers.keys() - scene.old)  # the version before ends as if it had crashed
+    if not able:
+        kill_worker(scene)
+        return
+    worker = scene.fleet.workers[scene.dice.choice(able)]
     _, most = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, most))
     scene.wait(0.5, 4.0)

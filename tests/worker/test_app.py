@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, TopicAuthorizationFailedError
 
 from stream_guard.cli.worker import topic_address
-from stream_guard.errors import SourceError
+from stream_guard.errors import SourceError, StoreError
 from stream_guard.kafka.address import Address, parse_address
 from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.kafka.app import make_app
@@ -25,6 +26,12 @@ def test_a_worker_leaves_no_folder_where_it_was_started(tmp_path: Path, monkeypa
     assert folder in Path(app.conf.tabledir).parents
     app.folders.cleanup()
     assert not folder.exists()
+
+
+def test_a_disk_on_which_no_folder_can_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StoreError, match=r"temporary files can be made: No such file.*TMPDIR"):
+        make_app(Settings(), ["127.0.0.1:9092"], 1)
 
 
 def test_a_worker_may_be_missed_as_late_as_the_brokers_allow() -> None:

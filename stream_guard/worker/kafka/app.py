@@ -12,6 +12,7 @@ import faust
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
+from stream_guard.errors import StoreError
 from stream_guard.kafka.client import NAME
 from stream_guard.settings import Settings
 from stream_guard.worker.changelog import ChangelogTable
@@ -88,7 +89,13 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
     """Return the app of a worker. Its topics, named later by ``read_topics``, have that number of partitions."""
     worker = settings.worker
     # Faust creates folders for stores on disk. Ours are in memory, so the folders are temporary.
-    folders = TemporaryDirectory(prefix="stream_guard-")
+    try:
+        folders = TemporaryDirectory(prefix="stream_guard-")
+    except OSError as error:
+        raise StoreError(
+            f"no folder for temporary files can be made: {error.strerror}; make room on the disk, or let TMPDIR name a "
+            "folder that the worker may write to, and start it again"
+        ) from error
     app = WorkerApp(
         worker.group,
         datadir=folders.name,
