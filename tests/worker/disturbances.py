@@ -145,7 +145,7 @@ def fill_disk(scene: Scene) -> None:
 
 
 def fill_worker_disk(scene: Scene) -> None:
-    """A worker can write to no file, its log among them, and later it can again. One that starts then ends with code 3."""
+    """A worker can write to no file, its log among them, and later it can again."""
     able = sorted(scene.fleet.workers.keys() - scene.old)  # the version before ends as if it had crashed
     if not able:
         kill_worker(scene)
