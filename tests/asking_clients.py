@@ -7,15 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from threading import Thread
-from typing import Any
+from typing import Any, TypeVar
 
 from stream_guard_judge.endpoint import ask
 
 from stream_guard.asking.desk import QuestionDesk
+from stream_guard.errors import StoreError
 from stream_guard.history.opening import open_database
 from stream_guard.model import Finding, Inquiry, Severity
 from stream_guard.settings import JudgeSettings
+
+ResultT = TypeVar("ResultT")
 
 
 def question(name: str, calls_per_day: int) -> Finding:
@@ -41,12 +46,24 @@ def work(job: dict[str, Any], name: str) -> None:
     desk = QuestionDesk(database, JudgeSettings(**job["settings"]), ask, owner=name)
     desk.start()
     number = 0
-    while not desk.put([question(f"{name}-{number}", job["calls_per_day"])], "v1"):
-        desk.drain()
-        desk.take_all()
-        number += 1
-    desk.close()
-    database.close()
+    try:
+        while not patiently(partial(desk.put, [question(f"{name}-{number}", job["calls_per_day"])], "v1")):
+            patiently(desk.drain)
+            patiently(desk.take_all)
+            number += 1
+    finally:
+        desk.close()
+        database.close()
+
+
+def patiently(step: Callable[[], ResultT]) -> ResultT:
+    """Do a step again while the others keep the file locked: SQLite does not say whose turn it is."""
+    while True:
+        try:
+            return step()
+        except StoreError as error:
+            if "locked" not in str(error):
+                raise
 
 
 def main() -> None:
