@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 import time
@@ -12,9 +13,10 @@ from typing import Any, Final
 from stream_guard.cli.demo import write_samples
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.reviews import Reviews
-from stream_guard.history import alert_rows, incidents, verdicts
+from stream_guard.history import alert_rows, incidents, inquiries, lessons, verdicts
 from stream_guard.history.bypasses import Grant
 from stream_guard.history.database import Database
+from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.opening import open_database
 from stream_guard.model import ToolCall, ToolResult, UserMessage
 from stream_guard.observability.counts import Counts
@@ -23,6 +25,7 @@ from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import load_settings
+from tests import processes
 from tests.browser.devtools import CHROMIUM
 from tests.browser.test_diff_page import write
 
@@ -57,6 +60,8 @@ def main(folder: Path) -> None:
             page.keeper.flush()
             database = open_database(settings.history.url)
             _act(policy, database, page)
+            _learn(events, database)
+            _ask(database)
             _report(place / "reports")
             _take(folder, page.url, _paths(database))
             database.close()
@@ -108,6 +113,40 @@ def _talk(page: PageServer, session: str) -> None:
     )
 
 
+def _learn(events: Path, database: Database) -> None:
+    """Propose rules from the sample sessions, and have a person answer one of them."""
+    environment = {"STREAM_GUARD_HISTORY__URL": str(events.parent / "history.db")}
+    learned = processes.run("learn", events, "--policy", events.parent / "learned.yaml", "--save", env=environment)
+    assert learned.returncode == 0, learned.stderr.decode()
+    first = lessons.listing(database)[0]
+    lessons.decide(database, first.id, "accepted", by="ada", note="it is in our handbook", time=time.time())
+
+
+def _ask(database: Database) -> None:
+    """Let a judge have been asked, with an answer of each sort."""
+    answers: list[dict[str, Any]] = [
+        {"violated": True, "explanation": "The customer gave no reason; the agent made one up."},
+        {"violated": False, "explanation": "The customer said that the vase came broken."},
+        {"violated": None, "state": "refused", "explanation": "the budget of rule refund-reasons is used up"},
+    ]
+    for number, fields in enumerate(answers):
+        line = {"event": "tool_call", "tool": "issue_refund", "args": {"amount": 120 + number}, "asked": True}
+        inquiry = AskedInquiry(
+            id=f"{number:032x}",
+            rule_id="refund-reasons",
+            model="small-and-quick",
+            words="A refund needs a reason that the customer gave.",
+            excerpt=(json.dumps(line),),
+            opened=time.time() - 60 * number,
+            confidence=0.9,
+            tokens=612,
+            cost_usd=0.0011,
+            **{"state": "answered", **fields},
+        )
+        with database.transaction() as statements:
+            inquiries.put(statements, inquiry, 0.0)
+
+
 def _report(folder: Path) -> None:
     folder.mkdir()
     write(folder, "I will pay this out at once, as you asked.", "issue_refund").rename(folder / "diff-candidate.html")
@@ -131,6 +170,8 @@ def _paths(database: Database) -> dict[str, str]:
         "activity": "/activity",
         "reports": "/reports/diff-candidate.html",
         "policy": "/policy",
+        "learned": "/learned",
+        "judge": "/judge",
     }
 
 
