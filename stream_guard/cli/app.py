@@ -184,9 +184,7 @@ def run_command_line() -> None:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        _complain(
-            f"stream-guard: {error.filename or 'the output'} cannot be written: {error.strerror}; make room"
-        )
+        _complain(f"stream-guard: {error.filename or 'the output'} cannot be written: {error.strerror}; make room")
         sys.exit(INFRASTRUCTURE)
 
 

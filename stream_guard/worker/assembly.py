@@ -126,7 +126,7 @@ def build_stages(
     evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition, policies)
     if settings.worker.rekey:
         decoder: Decoder = StatelessDecoder(parts.decoder)
-        outbox = open_outbox(f"{group}-rekeyed")
+        outbox = open_outbox(rekeyed_topic(group))
         rekeyer = Rekeyer(
             decoder,
             delivery,
@@ -151,10 +151,20 @@ def build_stages(
         return VersionedRouter(stages, judging, policies, find_ends, group=group)
     if not parts.engine.cross_session:
         return TopicRouter(stages | dict.fromkeys(evaluated, BatchProcessor(make=make, **options)))
-    outbox = open_outbox(f"{group}-spanning")
+    outbox = open_outbox(spanning_topic(group))
     sender = CrossSessionSender(outbox, receivers=partitions, make=make, **options)
     receiver = BatchProcessor(make=key_partitions(parts, partitions), **options)
     return TopicRouter({**stages, **dict.fromkeys(evaluated, sender), outbox.topic: receiver})
+
+
+def rekeyed_topic(group: str) -> str:
+    """Return the name of the topic through which a group passes records under the ids of their sessions."""
+    return f"{group}-rekeyed"
+
+
+def spanning_topic(group: str) -> str:
+    """Return the name of the topic through which a group passes events to rules that look across sessions."""
+    return f"{group}-spanning"
 
 
 def session_partitions(

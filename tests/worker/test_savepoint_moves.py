@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,17 @@ from tests.worker.test_succession import halves
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
-QUICK = {"worker__idle_grace": "1"}
 DAY = 86_400.0
+
+
+def export(fleet: Fleet, rows: list[Row], file: Path, *topics: str, **settings: Any) -> None:
+    """Have a worker judge records and stop, and export its states; it passes records through the ``topics``."""
+    fleet.cluster.fill(fleet.events, rows)
+    name = fleet.start(**settings)
+    fleet.wait_for_all(*topics)
+    fleet.wait_until(lambda: not waiting(fleet))
+    fleet.stop(name)
+    wait_until_stopped(fleet, file)
 
 
 def sent_by(*fleets: Fleet) -> set[str]:
@@ -40,11 +50,7 @@ def test_states_move_to_another_cluster(
 ) -> None:
     policy.write_text(POLICY)
     early, late = halves(sample_rows(80))
-    fleet.cluster.fill(fleet.events, early)
-    name = fleet.start()
-    fleet.wait_for_all()
-    fleet.stop(name)
-    wait_until_stopped(fleet, tmp_path / "all.state")
+    export(fleet, early, tmp_path / "all.state")
     with Broker(tmp_path / "other") as other:
         there = make_fleet()
         there.move_to(Cluster(other.address(), "there"))
@@ -64,12 +70,8 @@ def test_an_import_that_is_killed_again_and_again_is_finished_by_the_next(
 ) -> None:
     policy.write_text(POLICY)
     early, late = halves(sample_rows(200))
-    fleet.cluster.fill(fleet.events, early)
-    name = fleet.start()
-    fleet.wait_for_all()
-    fleet.stop(name)
     file, dice = tmp_path / "all.state", random.Random(3)
-    wait_until_stopped(fleet, file)
+    export(fleet, early, file)
     killed = [kill_import(wide, file, looks=dice.randrange(3)) for _ in range(8)]
     code, said = run(wide, "import", file)
     assert code == 0 or "has states already" in said, said
@@ -95,11 +97,7 @@ def test_rekeyed_sessions_move_into_twice_the_partitions(
 ) -> None:
     policy.write_text(POLICY)
     early, late = (by_customer(part) for part in halves(sample_rows(100)))
-    fleet.cluster.fill(fleet.events, early)
-    name = fleet.start(options=("--no-serve", "--rekey"))
-    fleet.wait_for_all(REKEYED)
-    fleet.stop(name)
-    wait_until_stopped(fleet, tmp_path / "all.state")
+    export(fleet, early, tmp_path / "all.state", REKEYED, options=("--no-serve", "--rekey"))
     code, said = run(wide, "import", tmp_path / "all.state")
     assert code == 0, said
     wide.start(options=("--no-serve", "--rekey"))
@@ -118,12 +116,7 @@ def test_states_of_rules_across_sessions_move_into_twice_the_partitions(
     # A day between: what waits for no other event has been judged before the move.
     early = [row for row in rows if number_of(row) < 100]
     late = [later(row) for row in rows if number_of(row) >= 100]
-    fleet.cluster.fill(fleet.events, early)
-    name = fleet.start(**QUICK)
-    fleet.wait_for_all(SPANNING)
-    fleet.wait_until(lambda: not waiting(fleet))
-    fleet.stop(name)
-    wait_until_stopped(fleet, tmp_path / "all.state")
+    export(fleet, early, tmp_path / "all.state", SPANNING, worker__idle_grace="1")
     code, said = run(wide, "import", tmp_path / "all.state")
     assert code == 0, said
     wide.cluster.fill(wide.events, late)

@@ -21,6 +21,7 @@ from stream_guard.errors import SettingsError, SourceError, StoreError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME, choose_servers
 from stream_guard.settings import Settings
+from stream_guard.worker.assembly import rekeyed_topic, spanning_topic
 from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.kafka.app import changelog_topic
@@ -206,6 +207,7 @@ class _StoppedGroup:
         self, name: str, described: TopicDescription, rows: Mapping[int, Mapping[bytes, bytes]], partitions: int
     ) -> SavedTopic:
         begins, ends = await self.find_range(name, partitions)
+        is_own = name in (rekeyed_topic(self.name), spanning_topic(self.name))
         next_offsets, unread = list[int](), list[int]()
         for number in range(partitions):
             applied = _applied(rows[number], number, name)
@@ -214,7 +216,9 @@ class _StoppedGroup:
             next_offsets.append(max(offset, 0))
             start = max(offset, begins[number])
             async for records in self._read(TopicPartition(name, number), start, ends[number]):
-                if records:  # what is left may be the markers of transactions
+                # What is left may be the markers of transactions. And how far clocks have come, of which workers tell
+                # each other to the end, has no key, and is told again.
+                if any(record.key is not None or not is_own for record in records):
                     unread.append(number)
                     break
         return SavedTopic(name, described.topic_id.hex(), next_offsets, ends, unread)
