@@ -6,6 +6,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -151,10 +152,10 @@ def fill_worker_disk(scene: Scene) -> None:
         kill_worker(scene)
         return
     worker = scene.fleet.workers[scene.dice.choice(able)]
-    _, most = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, most))
-    scene.wait(0.5, 4.0)
-    if worker.poll() is None:
+    with suppress(ProcessLookupError):  # it ended before
+        _, most = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (0, most))
+        scene.wait(0.5, 4.0)
         resource.prlimit(worker.pid, resource.RLIMIT_FSIZE, (most, most))
 
 
