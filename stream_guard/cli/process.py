@@ -14,6 +14,7 @@ __all__ = ["YOUNG_OBJECTS", "main", "pass_over_loaded"]
 # Every event makes dozens of objects, and sessions keep some of them: at Python's own 700 the collector looks for
 # circles between them at every few events. docs/performance.md has what was measured.
 YOUNG_OBJECTS = 10_000
+_UNWRITTEN = 3  # INFRASTRUCTURE of stream_guard.commands, which a hook does not load
 
 
 def main() -> None:
@@ -63,25 +64,27 @@ def pass_over_loaded() -> None:
 def _end(ended: SystemExit) -> None:
     """End at once where a thread still waits, for a broker say: Python could crash while it tears down what it uses.
 
-    The same where the log cannot be written, on a full disk say: Python would end with an exit code that tells nobody
-    why the command ended.
+    The same where something that was printed cannot be written, on a full disk say. That is no success and no verdict,
+    and Python's exit code could say one.
     """
     import logging
     import os
     import threading
 
-    if _can_complain() and not any(thread.daemon for thread in threading.enumerate()):
+    is_written = _write_rest()
+    if is_written and not any(thread.daemon for thread in threading.enumerate()):
         raise ended
     logging.shutdown()
-    sys.stdout.flush()
-    os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    os._exit(code if is_written else max(code, _UNWRITTEN))
 
 
-def _can_complain() -> bool:
-    """Whether what is left for standard error could be written. Where it was closed, nothing is left."""
+def _write_rest() -> bool:
+    """Write what is left of what was printed, and return whether it could be written."""
     try:
-        if not sys.stderr.closed:
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if not stream.closed:
+                stream.flush()
     except OSError:
         return False
     return True

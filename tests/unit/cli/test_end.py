@@ -56,3 +56,23 @@ def test_the_exit_code_is_no_verdict_where_nothing_can_be_written(words: list[st
         done = subprocess.run([sys.executable, "-c", program], stdout=log, stderr=log, env=environment, check=False)
     assert done.returncode == 3
     assert not (tmp_path / "log").stat().st_size
+
+
+PRINTING = """
+import sys, threading, time
+from stream_guard.cli import app
+from stream_guard.cli.process import main
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start() if {waits} else None
+app.run_command_line = lambda: (print("found"), sys.exit({code}))
+main()
+"""
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_was_printed_and_cannot_be_written_is_no_verdict(code: int, waits: bool) -> None:
+    program = [sys.executable, "-c", PRINTING.format(waits=waits, code=code)]
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}  # it is written when the process ends
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, env=buffered, check=False)
+    assert done.returncode == 3
