@@ -35,7 +35,10 @@ from tests.kafka.cluster import Cluster
 from tests.worker.fleet import Fleet
 
 ROOT: Final = Path(__file__).parents[2]
-GATE_POLICY: Final = "rules: [{id: few, kind: max_calls, params: {tool: look, n: 5}, then: block}]"
+GATE_POLICY: Final = """
+sessions: {idle: 10m}
+rules: [{id: few, kind: max_calls, params: {tool: look, n: 5}, then: block}]
+"""
 ASKS_A_SECOND: Final = 5
 OPEN: Final = 200  # sessions at a time
 SAMPLES: Final = 240
