@@ -2,8 +2,9 @@
 
 STREAM_GUARD_DATA=<folder> python -m tests.bench.spellings
 
-Whether a rule sends alerts is chosen as packs choose it, by alarms on sessions that went well, but for each suite by
-the other suites only. Prints a table for each pack: figures only, nothing of the recordings.
+Whether a rule sends alerts is chosen as packs choose it: none of severity ``info``, which is about a habit, and of the
+others by alarms on sessions that went well, but for each suite by the other suites only. Prints a table for each pack:
+figures only, nothing of the recordings.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_guard.analysis.labels import DetectionShare
-from stream_guard.model import Event
+from stream_guard.model import Event, Severity
 from stream_guard.policy.spec import Policy
 from stream_guard.running.batch import evaluate
 from tests.bench.packs import (
@@ -126,9 +127,10 @@ def main() -> int:
         return 2
     policy = all_packs()
     shadow = {spec.id for spec in policy.rules if spec.shadow}
+    habits = {spec.id for spec in policy.rules if spec.severity is Severity.INFO}
     found = {spelling: measure(Path(folder), policy, spelling) for spelling in SPELLINGS}
     for pack, rules in rules_of().items():
-        print("\n".join(table(pack, rules, shadow, found)))
+        print("\n".join(table(pack, [rule for rule in rules if rule not in habits], shadow, found)))
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stream_guard.model import Severity
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.policy.spec import Policy
@@ -45,6 +46,11 @@ def test_every_rule_has_a_reason_and_tests_that_hit_and_that_do_not(name: str) -
         hits = [bool(test.get("hits")) for test in rule.tests]
         assert False in hits, rule.id
         assert True in hits or rule.id in LIMITS, rule.id
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_a_rule_about_a_habit_sends_nothing(name: str) -> None:
+    assert [rule.id for rule in policy_of(name).rules if rule.severity is Severity.INFO and not rule.shadow] == []
 
 
 def test_all_packs_can_be_in_force_together() -> None:
