@@ -82,7 +82,7 @@ class HttpEnd:
         """Return the answer to the request that came last."""
         return self.replies.pop(0) if self.replies else self.reply
 
-    def wait_for(self, number: int, seconds: float = 20.0) -> bool:
+    def wait_for(self, number: int, seconds: float = 120.0) -> bool:
         """Return whether so many requests have come, as soon as they have."""
         with self._came:
             return self._came.wait_for(lambda: len(self.requests) >= number, seconds)

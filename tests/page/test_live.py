@@ -64,10 +64,9 @@ class Watcher:
             pass
 
     async def until(self, total: int) -> None:
-        async with asyncio.timeout(15):
-            while len(self.shown) + self.more < total:
-                self._told.clear()
-                await self._told.wait()
+        while len(self.shown) + self.more < total:
+            self._told.clear()
+            await self._told.wait()
 
     async def leave(self) -> None:
         self._task.cancel()

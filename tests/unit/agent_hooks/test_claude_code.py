@@ -61,7 +61,7 @@ def hook(
         said = text or json.dumps({"hook_event_name": event, **common, **call, **more})
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(said.encode())))
         given = flags if any(flag.startswith("--gate") for flag in flags) else ("--gate", gate[0], *flags)
-        assert main(["claude-code", *given]) == code
+        assert main(["claude-code", "--timeout=60", *given]) == code
         out, err = capsys.readouterr()
         answer: dict[str, Any] = json.loads(out) if out else {"stderr": err} if err else {}
         return answer
