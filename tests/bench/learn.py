@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 import stream_guard as sg
 from stream_guard.learning.candidates import RuleCandidate
+from stream_guard.learning.collecting import collect
 from stream_guard.learning.drift import find_drift
 from stream_guard.learning.judging import as_policy
 from stream_guard.learning.learned import Learned
@@ -253,7 +254,8 @@ def _shuffled(runs: Sequence[Run], count: int, dice: Random) -> list[Run]:
 
 def _habit(runs: Sequence[Run], count: int, dice: Random) -> list[Run]:
     """Runs that always do the same: the rarest tool, and before it one that has nothing to do with it."""
-    called = Counter(event.tool for run in runs for event in run.events if isinstance(event, ToolCall))
+    facts = collect(event for run in runs for event in run.events)
+    called = Counter(call.tool for session in facts.sessions for call in session.calls)
     rare, common = min(called, key=lambda tool: called[tool]), max(called, key=lambda tool: called[tool])
     return [
         Run(

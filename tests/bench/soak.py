@@ -41,6 +41,7 @@ rules: [{id: few, kind: max_calls, params: {tool: look, n: 5}, then: block}]
 """
 ASKS_A_SECOND: Final = 5
 OPEN: Final = 200  # sessions at a time
+SHOWN: Final = 500  # sessions whose events a page keeps: the first quarter reaches them, and not the default of 2,000
 SAMPLES: Final = 240
 # What a broker keeps of rows that were replaced goes by its segments: small ones, so that hours show what days do.
 CHANGELOG: Final = {
@@ -192,13 +193,14 @@ def soak(folder: Path, rate: float, seconds: float) -> dict[str, list[float]]:
         cluster = Cluster(broker.address(), "soak")
         fleet = opened.enter_context(closing(Fleet(cluster, folder, policy)))
         fleet.cluster.create(fleet.partitions, f"{fleet.group}-sessions-changelog", **CHANGELOG)
-        history = {"page__port": "0", "history__url": str(folder / "history.db")}
+        history = {"page__port": "0", "history__url": str(folder / "history.db"), "page__sessions": str(SHOWN)}
         name = fleet.start(options=("--no-serve", "--page"), process={"fresh": True}, **history)
         fleet.wait_until(lambda: "page at " in fleet.log_of(name))
         [page] = re.findall(r"page at (http://\S+)/", fleet.log_of(name))
         (folder / "gate").mkdir()
         store = ("--checkpoint", str(folder / "gate" / "sessions.db"))
-        gate = opened.enter_context(serving(folder / "gate", *store, policy=GATE_POLICY))
+        shown = {"STREAM_GUARD_PAGE__SESSIONS": str(SHOWN)}
+        gate = opened.enter_context(serving(folder / "gate", *store, policy=GATE_POLICY, **shown))
         load, delays, questions = (
             Load(cluster, fleet.events, rate),
             Delays(cluster, fleet.alerts),
