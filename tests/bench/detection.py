@@ -28,7 +28,7 @@ POLICIES: Final = Path(__file__).parent / "data" / "detection"
 TRIES: Final = 3
 DRAWS: Final = 20  # attackers who choose their tries by chance
 # What the reference's alerts say about the form of a run, or of any tool: no rule of a desk's policy.
-_NO_POLICY: Final = frozenset(
+NO_POLICY: Final = frozenset(
     (
         *("tool_error", "tool_errors_ge3", "same_call_twice", "same_call_3x"),
         *("text_and_tool_call_together", "parallel_tool_calls"),
@@ -145,7 +145,7 @@ def reference(folder: Path, dataset: Dataset) -> list[DetectionScore]:
     if dataset.decoder != "tau-bench":
         return []
     alerts = _rows(folder / "tau_bench" / "reference_alerts.jsonl")
-    fired = {f"{Path(one['file']).name}/{one['line']}" for one in alerts if one["rule"] not in _NO_POLICY}
+    fired = {f"{Path(one['file']).name}/{one['line']}" for one in alerts if one["rule"] not in NO_POLICY}
     bad = {run.name for run in dataset.runs if _is_bad(run)}
     fine = {run.name for run in dataset.runs} - bad
     fired &= bad | fine

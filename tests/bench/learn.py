@@ -14,8 +14,9 @@ import gzip
 import json
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -35,7 +36,7 @@ from stream_guard.model import Event, ToolCall
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.settings import SessionLimits
-from tests.bench.detection import POLICIES
+from tests.bench.detection import NO_POLICY, POLICIES
 from tests.bench.packs import SPELLINGS, all_packs, respell
 
 VARIABLE: Final = "STREAM_GUARD_DATA"
@@ -151,6 +152,30 @@ def compare(folder: Path, registry: Registry) -> None:
         print(f"| {domain} | packs | {score(runs, packs)} |")
         own = fired(runs, sg.load_policy(POLICIES / f"{domain}.yaml"), shadow=True)
         print(f"| {domain} | written after its policy, with these runs at hand | {score(runs, own)} |")
+        theirs = reference(folder, runs)
+        print(f"| {domain} | of the reference | {score(runs, set().union(*theirs))} |")
+        few = best_of(runs, theirs, MOST_ALARMS)
+        print(f"| {domain} | of the reference, those that find most at so few alarms | {few} |")
+
+
+def reference(folder: Path, runs: Sequence[Run]) -> list[set[str]]:
+    """Return the runs in which each rule of the reference for the desk fired, by the alerts that come with the data."""
+    names = {run.name for run in runs}
+    fired_in: defaultdict[str, set[str]] = defaultdict(set)
+    for line in (folder / "tau_bench" / "reference_alerts.jsonl").read_text().splitlines():
+        alert = json.loads(line)
+        path = Path(alert["file"])
+        name = f"{'tau2' if path.parent.name == 'tau2' else 'tau-bench'}/{path.name}/{alert['line']}"
+        if name in names and alert["rule"] not in NO_POLICY:
+            fired_in[alert["rule"]].add(name)
+    return list(fired_in.values())
+
+
+def best_of(runs: Sequence[Run], rules: Sequence[set[str]], most_alarms: float) -> Score:
+    """Return the score of those rules that find most bad runs within a share of alarms, picked after the fact."""
+    chosen = (one for count in range(len(rules) + 1) for one in combinations(rules, count))
+    scores = [score(runs, set().union(*one)) for one in chosen]
+    return max((one for one in scores if one.fine <= most_alarms * one.all_fine), key=lambda one: (one.bad, -one.fine))
 
 
 def first_rules(folder: Path, registry: Registry) -> None:
