@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from hashlib import blake2b
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -18,6 +18,18 @@ from stream_guard.errors import DecodeError
 
 # JSON as it came. ``Any`` because recursive aliases cost more at every use than they catch.
 Json: TypeAlias = Any
+
+StructT = TypeVar("StructT")
+
+
+def resolved(kind: type[StructT]) -> type[StructT]:
+    """Have the types of a struct looked up while its module is imported, when no other thread has it.
+
+    msgspec looks them up when the first value is read, and a thread that reads one meanwhile crashes the process.
+    Structs that are read, and those inside them, need it (tests/laws/test_struct_types.py).
+    """
+    msgspec.msgpack.Decoder(kind)
+    return kind
 
 
 RESERVED: Final = "\x00"
@@ -95,12 +107,14 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field="kin
     index: int = -1  # stamped: absolute index of the turn this event belongs to, -1 before the first
 
 
+@resolved
 class UserMessage(Header, frozen=True, kw_only=True, gc=False, tag="user_message"):
     """A person wrote something; it opens a user-initiated part of the session."""
 
     text: str = ""
 
 
+@resolved
 class Turn(Header, frozen=True, kw_only=True, gc=False, tag="turn"):
     """One request to a model and the response to it."""
 
@@ -110,6 +124,7 @@ class Turn(Header, frozen=True, kw_only=True, gc=False, tag="turn"):
     tools: tuple[str, ...] = ()  # stamped: tool names of the response's tool-use blocks, in order
 
 
+@resolved
 class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     """An ATTEMPT at a tool, before anything ran."""
 
@@ -124,6 +139,7 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
 
 
+@resolved
 class GateDecision(Header, frozen=True, kw_only=True, gc=False, tag="decision"):
     """What an inline gate answered to an attempt."""
 
@@ -135,6 +151,7 @@ class GateDecision(Header, frozen=True, kw_only=True, gc=False, tag="decision"):
     args: Json = None  # stamped: the arguments of the attempt that the policy reads
 
 
+@resolved
 class ToolResult(Header, frozen=True, kw_only=True, gc=False, tag="tool_result"):
     """What came of an attempt."""
 
@@ -147,6 +164,7 @@ class ToolResult(Header, frozen=True, kw_only=True, gc=False, tag="tool_result")
     args: Json = None  # stamped: the arguments of the attempt that the policy reads
 
 
+@resolved
 class SessionEnd(Header, frozen=True, kw_only=True, gc=False, tag="session_end"):
     """The session is over: said by the source, or found by the tracker."""
 
@@ -165,6 +183,7 @@ EVENT_KINDS: tuple[str, ...] = (
 )
 
 
+@resolved
 class Inquiry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a rule asks a judge: whether an excerpt keeps a rule that is written in words.
 
@@ -184,6 +203,7 @@ class Inquiry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return blake2b(asked.encode(), digest_size=16).hexdigest()
 
 
+@resolved
 class Hit(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that fires: what is wrong, and why. The engine makes it a finding."""
 
@@ -195,6 +215,7 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     inquiry: Inquiry | None = None  # what a judge has to say first; the hit stands if that says the rule is broken
 
 
+@resolved
 class Unsure(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that did not fire and could not judge everything; it is counted."""
 
@@ -210,6 +231,7 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
     share: float = 0.0  # how near it came, from 0 to 1
 
 
+@resolved
 class Settled(msgspec.Struct, frozen=True, gc=False):
     """The answer of a rule that no later event, nor the end, can make fire or change its state.
 
@@ -218,6 +240,7 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """
 
 
+@resolved
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hit, stamped by the engine with the rule, the session and the place."""
 
@@ -252,6 +275,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.severity.word} {self.rule_id}: {self.detail}"
 
 
+@resolved
 class RuleCoverage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which rules an answer to an attempt rests on, by their ids."""
 
@@ -290,6 +314,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{self.action.word}: {self.reason}" if self.reason else self.action.word
 
 
+@resolved
 class Alert(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """A finding on its way out, with redacted excerpts instead of payloads."""
 

@@ -7,6 +7,7 @@ must remember goes into ``state``, which the engine creates, stores, restores an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
 from typing import Any, ClassVar, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 import msgspec
@@ -87,6 +88,14 @@ class Example(msgspec.Struct, frozen=True, kw_only=True):
 
 P = TypeVar("P", bound=Params)
 S = TypeVar("S", bound=State)
+
+_LOOKING_UP: Final = Lock()
+
+
+def state_decoder(state_type: type[S]) -> msgspec.msgpack.Decoder[S]:
+    """Return a decoder of a kind's states. Threads that load policies take turns, for the reason in ``resolved``."""
+    with _LOOKING_UP:
+        return msgspec.msgpack.Decoder(state_type)
 
 
 class Rule(Generic[P, S]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import logging
@@ -141,6 +142,7 @@ def _become(start: Start, files: list[int]) -> None:
     os.environ.clear()
     os.environ.update(start.environment)
     sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115 - the process's own
+    faulthandler.enable()  # to those streams: a copy that crashes says where
     sys.argv = [_main_of(start.module), *start.arguments]
     sys.path[: not sys.flags.safe_path] = [start.folder]  # as `python -m` does
     if start.packages:

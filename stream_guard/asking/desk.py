@@ -22,7 +22,7 @@ from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database, Row, Statements
 from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Finding
+from stream_guard.model import Finding, resolved
 from stream_guard.observability.counts import Counts, InquiryResult
 from stream_guard.ports import Answer, Question
 from stream_guard.redaction import redact_text
@@ -54,6 +54,7 @@ class SettledFinding(NamedTuple):
     policy_version: str
 
 
+@resolved
 class WaitingFinding(msgspec.Struct, frozen=True):
     """A finding as it waits."""
 

@@ -13,6 +13,7 @@ import msgspec
 import xxhash
 
 from stream_guard.errors import StoreError
+from stream_guard.model import resolved
 from stream_guard.observability.counts import Counts, DeadLetterClass
 from stream_guard.ports import Record
 from stream_guard.redaction import mask_secrets
@@ -25,6 +26,7 @@ _SHAPES: Final = 20  # different reasons that are told apart in the summary
 _PARTICULAR: Final = re.compile(r"""\d+|"[^"]*"|b?'[^']*'""")
 
 
+@resolved
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One dead letter as it stands in the file."""
 

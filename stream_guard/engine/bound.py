@@ -17,7 +17,7 @@ from stream_guard.model import Event, Json, Scope
 from stream_guard.policy.agents import Agents
 from stream_guard.policy.gates import certain_leaves
 from stream_guard.policy.spec import ALL_KEY, SESSION_KEY, RuleSpec
-from stream_guard.rule import NoState, Rule, State, Verdict, Where
+from stream_guard.rule import NoState, Rule, State, Verdict, Where, state_decoder
 
 Handler: TypeAlias = Callable[[Any, Any], Verdict]
 Gate: TypeAlias = Callable[[Event, Set[int]], bool]
@@ -112,7 +112,7 @@ class BoundRule:
         # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
         self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
         self.default: State = rule.state_type()
-        self.decoder = msgspec.msgpack.Decoder(rule.state_type)
+        self.decoder = state_decoder(rule.state_type)
         self.suspect = False
         self._lacking: Any = (spec.id, "")  # compiled, a tuple of a known type would be made anew at every use
         simple = self.key is None and self.timer is None and spec.hold is None

@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from stream_guard.model import resolved
+
 HIT: Final = "hit"
 HELD: Final = "held"  # it fired, and its cooldown held the finding back
 FAILED: Final = "failed"  # it raised an exception
@@ -21,6 +23,7 @@ NO_RULE: Final = -1
 MOST_TEXT: Final = 400  # characters of the text that are kept
 
 
+@resolved
 class Objection(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """One rule's word against a call: its number in the policy, what happened, and the reason for people."""
 

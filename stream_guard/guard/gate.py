@@ -29,7 +29,7 @@ from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult
+from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
 from stream_guard.policy.spec import Policy
 from stream_guard.ports import Answer
 from stream_guard.sessions.stored import FRESH
@@ -43,6 +43,7 @@ _UNSETTLED: Final = 4096  # attempts that were judged while the history could no
 _ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
 
 
+@resolved
 class _Remembered(msgspec.Struct, frozen=True):
     """A ruling that is not a plain allow, as it is stored."""
 

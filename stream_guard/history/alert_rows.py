@@ -12,7 +12,7 @@ import msgspec
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Alert, Severity
+from stream_guard.model import Alert, Severity, resolved
 
 _SEVERITIES: Final = {severity.word: int(severity) for severity in Severity}
 _WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes long
@@ -32,6 +32,7 @@ class NotedAlert(msgspec.Struct, frozen=True, kw_only=True):
     alert: Alert
 
 
+@resolved
 class AlertMark(msgspec.Struct, frozen=True):
     """Which alert of a session it is, and at which event, without the rest of it."""
 

@@ -14,7 +14,7 @@ from stream_guard.history import audit, review_rows
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
-from stream_guard.model import Alert, Json
+from stream_guard.model import Alert, Json, resolved
 
 Status: TypeAlias = Literal["unresolved", "solved"]
 _ID_LENGTH = 16
@@ -23,6 +23,7 @@ _BUDGET = 0.1  # seconds that one page may look back
 _END = 1e18  # later than any time
 
 
+@resolved
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """The findings of one session and one rule: unresolved until a person calls it solved."""
 
@@ -40,6 +41,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     via: str = ""  # how it is known who solved it
 
 
+@resolved
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of an incident's timeline."""
 

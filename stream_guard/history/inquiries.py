@@ -9,13 +9,14 @@ import msgspec
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Alert
+from stream_guard.model import Alert, resolved
 
 _MOST: Final = 10_000  # inquiries that are summed up
 
 InquiryState: TypeAlias = Literal["open", "claimed", "answered", "failed", "refused"]
 
 
+@resolved
 class AskedInquiry(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a judge, with what came of it."""
 

@@ -11,12 +11,13 @@ from stream_guard.history import audit
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
-from stream_guard.model import Json
+from stream_guard.model import Json, resolved
 
 LessonState: TypeAlias = Literal["open", "accepted", "refused"]
 SHOWN_SESSIONS: Final = 5  # that break a rule, by name
 
 
+@resolved
 class KeptLesson(msgspec.Struct, frozen=True, kw_only=True):
     """A learned rule as it is kept: what it says, what it rests on, and what a person said to it."""
 

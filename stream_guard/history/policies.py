@@ -10,9 +10,10 @@ from stream_guard.history import chain
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Json
+from stream_guard.model import Json, resolved
 
 
+@resolved
 class PolicyInForce(msgspec.Struct, frozen=True, kw_only=True):
     """A policy, in its native form, and since when it was in force."""
 

@@ -17,7 +17,7 @@ from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import SEAL, is_sealed, read_record, seal_of
-from stream_guard.model import Json
+from stream_guard.model import Json, resolved
 
 Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
 Status: TypeAlias = Literal["open", "approved", "rejected", "expired", "used", "void", "acknowledged"]
@@ -28,6 +28,7 @@ _PAGE: Final = 500
 _logger = logging.getLogger(__name__)
 
 
+@resolved
 class Review(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a person, and the answer so far."""
 

@@ -11,9 +11,12 @@ from typing import Final
 import msgspec
 import xxhash
 
+from stream_guard.model import resolved
+
 _MARKS: Final = 3  # bits that one number sets
 
 
+@resolved
 class Sketch(msgspec.Struct, array_like=True, gc=False):
     """Numbers of 56 bits or more, such as digests, that were seen (a Bloom filter). It is empty until one comes."""
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 
 from stream_guard.errors import SettingsError
+from stream_guard.model import resolved
 
 
+@resolved
 class Answers(msgspec.Struct, forbid_unknown_fields=True):
     """Ids of rules that were accepted and refused, each with what it said then."""
 

@@ -18,7 +18,7 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError
-from stream_guard.model import Finding
+from stream_guard.model import Finding, resolved
 from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.spec import Policy
@@ -57,6 +57,7 @@ class ReplayBatch(msgspec.Struct, frozen=True, gc=False):
     positions: dict[str, int]
 
 
+@resolved
 class Given(msgspec.Struct, frozen=True):
     """How far the findings of a replay were handed over."""
 

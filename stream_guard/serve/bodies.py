@@ -12,7 +12,7 @@ from stream_guard.decoding.long_names import check_names
 from stream_guard.errors import DecodeError
 from stream_guard.language.arguments import parse_json
 from stream_guard.language.traceparent import trace_labels
-from stream_guard.model import Event, Json, SessionEnd, ToolCall
+from stream_guard.model import Event, Json, SessionEnd, ToolCall, resolved
 from stream_guard.ports import Decoder, Record
 
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -29,6 +29,7 @@ class RequestRefused(Exception):  # noqa: N818  (becomes an answer; no error of 
         self.headers = headers
 
 
+@resolved
 class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     """What a person says about a review or an incident; who it is, only where there are no tokens to say it."""
 
@@ -36,6 +37,7 @@ class AnswerBody(msgspec.Struct, forbid_unknown_fields=True):
     note: Annotated[str, msgspec.Meta(max_length=2000)] = ""
 
 
+@resolved
 class Approval(AnswerBody):
     """A yes; with the digest of the arguments that were shown, it is refused when they are others."""
 

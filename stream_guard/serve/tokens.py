@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from stream_guard.errors import SettingsError
+from stream_guard.model import resolved
 
 Role: TypeAlias = Literal["agent", "reviewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -26,6 +27,7 @@ _TENANT_LABEL: Final = "tenant"
 _logger = logging.getLogger(__name__)
 
 
+@resolved
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """One line of the file: a token's owner, their one role, and the digest of the token."""
 

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from stream_guard.language.sketch import Sketch, sketch_number
-from stream_guard.model import RESERVED
+from stream_guard.model import RESERVED, resolved
 from stream_guard.ports import Store
 
 _PREFIX: Final = f"{RESERVED}forgotten{RESERVED}"
@@ -29,6 +29,7 @@ def is_forgotten_row(name: str) -> bool:
     return name.startswith(_PREFIX)
 
 
+@resolved
 class ForgottenIds(msgspec.Struct, array_like=True, gc=False):
     """Ids of sessions that were forgotten one after the other, and the latest time in any of them."""
 

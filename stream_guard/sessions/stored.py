@@ -18,7 +18,7 @@ import xxhash
 
 from stream_guard.engine.objections import CONTESTED, Objection
 from stream_guard.language.equality import json_equal
-from stream_guard.model import Event, Json
+from stream_guard.model import Event, Json, resolved
 from stream_guard.storage.appended import split
 
 StoredName: TypeAlias = tuple[int, tuple[str, ...]]
@@ -28,6 +28,7 @@ ROW_VERSION: Final = 1
 FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
 
 
+@resolved
 class OpenCall(msgspec.Struct, array_like=True, gc=False):
     """A tool call that has no result yet."""
 
@@ -134,6 +135,7 @@ _NO_ARGS: Final = exact_digest(None)  # in rows of versions before 0.2 it was th
 _EMPTY_ARGS: Final = exact_digest({})
 
 
+@resolved
 class StoredSession(msgspec.Struct, array_like=True, gc=False):
     """A session as it is stored. The order of the fields is the format: a change of it needs a higher ROW_VERSION."""
 
@@ -171,6 +173,7 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     forgotten: bytes = b""  # a sketch of the addresses of states that were forgotten
 
 
+@resolved
 class StoredChanges(msgspec.Struct, array_like=True, gc=False):
     """What has changed in a session since its row was stored; it stands behind the row."""
 

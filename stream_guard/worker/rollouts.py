@@ -15,6 +15,7 @@ import msgspec
 
 from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError, StoreError, StreamGuardError
+from stream_guard.model import resolved
 from stream_guard.observability.counts import ByRule, Counts
 from stream_guard.policy.spec import Policy
 
@@ -25,6 +26,7 @@ _SWITCH: Final = b"switch/"
 _logger = logging.getLogger(__name__)
 
 
+@resolved
 class PublishedPolicy(msgspec.Struct, frozen=True):
     """A policy in the native form, and the version that it has where it was published."""
 
@@ -32,6 +34,7 @@ class PublishedPolicy(msgspec.Struct, frozen=True):
     text: str
 
 
+@resolved
 class PolicyRollout(msgspec.Struct, frozen=True, kw_only=True):
     """One policy for everybody, and others for tenants that are held back."""
 
@@ -42,6 +45,7 @@ class PolicyRollout(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0  # when it was published; for people
 
 
+@resolved
 class PolicySwitch(msgspec.Struct, frozen=True, kw_only=True):
     """A partition is judged by a rollout from these offsets on, by topic."""
 

@@ -15,6 +15,8 @@ from zlib import crc32
 
 import msgspec
 
+from stream_guard.model import resolved
+
 VERSION: Final = 1
 # The families of rows: the byte behind the partition in a key.
 SESSIONS: Final = 1  # states of sessions; their progress row has the next number
@@ -31,6 +33,7 @@ Offsets: TypeAlias = dict[int, int]
 """The last applied offset of each topic, by the topic's tag; -1 or a missing tag means none."""
 
 
+@resolved
 class SessionRow(msgspec.Struct, array_like=True, gc=False):
     """A session. It has ended when the state is empty. The order of the fields is the format."""
 
@@ -44,6 +47,7 @@ EventPosition: TypeAlias = tuple[int, int, int]
 """The source of a cross-session message: the record's offset, the event's number in it, the message's number there."""
 
 
+@resolved
 class SenderProgress(msgspec.Struct, array_like=True, gc=False):
     """The last message that was received from a sending partition. The order of the fields is the format."""
 
@@ -57,6 +61,7 @@ WatermarkSample: TypeAlias = tuple[float, float]
 """A wall time, and the watermark that the furthest sender had then."""
 
 
+@resolved
 class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     """The progress of a partition: the rows before this one contain every record up to these offsets.
 
@@ -72,6 +77,7 @@ class ProgressRow(msgspec.Struct, array_like=True, gc=False):
     furthest: list[WatermarkSample] = []  # the last of them, the first one first
 
 
+@resolved
 class KnownTopic(msgspec.Struct, array_like=True, frozen=True):
     """A topic that a partition has read. The order of the fields is the format."""
 
@@ -79,6 +85,7 @@ class KnownTopic(msgspec.Struct, array_like=True, frozen=True):
     incarnation: int = 0  # how often another topic was accepted under the name
 
 
+@resolved
 class PolicyRow(msgspec.Struct, array_like=True, gc=False):
     """By which rollout a partition is judged, and from which offsets on. The order of the fields is the format."""
 

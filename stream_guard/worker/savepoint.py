@@ -17,6 +17,7 @@ from typing import Annotated, BinaryIO, Final, TypeVar
 import msgspec
 
 from stream_guard.errors import StoreError
+from stream_guard.model import resolved
 from stream_guard.worker.rows import VERSION, partition_prefix
 
 FORMAT: Final = 1
@@ -50,6 +51,7 @@ class SavepointHeader(msgspec.Struct, frozen=True):
     saved_at: float
 
 
+@resolved
 class SavedRow(msgspec.Struct, array_like=True, gc=False):
     """A row of the table. The order of the fields is the format."""
 

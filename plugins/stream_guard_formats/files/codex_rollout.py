@@ -69,6 +69,9 @@ class _RolloutConversation(Conversation):
             self.waited.append((self.events[-1], line))
 
 
+_decode: Final = msgspec.msgpack.Decoder(Rollout).decode
+
+
 class CodexRolloutDecoder(JsonDecoder):
     """Reads ``{"timestamp", "type", "payload"}``, of one session in each file or under each key of a topic.
 
@@ -99,9 +102,7 @@ class CodexRolloutDecoder(JsonDecoder):
         holding = copy(self)
         holding._memory = memory  # noqa: SLF001  # of its own class
         holding._rollouts = {  # noqa: SLF001
-            name: msgspec.msgpack.decode(blob, type=Rollout)
-            for name in memory.rows()
-            if (blob := memory.get(name)) is not None
+            name: _decode(blob) for name in memory.rows() if (blob := memory.get(name)) is not None
         }
         return holding
 

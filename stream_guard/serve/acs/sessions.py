@@ -11,7 +11,7 @@ import msgspec
 from stream_guard.history import audit
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Json
+from stream_guard.model import Json, resolved
 from stream_guard.serve.acs.envelope import (
     CHAIN_MISMATCH,
     NOT_NEGOTIATED,
@@ -25,6 +25,7 @@ WINDOW: Final = 300.0  # seconds that the time of a request may be off
 _KEPT: Final = 2 * WINDOW  # how long requests are remembered: an older one is out of the window
 
 
+@resolved
 class AcsSession(msgspec.Struct, kw_only=True):
     """What is kept of a session."""
 

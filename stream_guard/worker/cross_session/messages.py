@@ -6,10 +6,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from stream_guard.model import Event
+from stream_guard.model import Event, resolved
 from stream_guard.worker.rows import EventPosition
 
 
+@resolved
 class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
     """An event for the rules of one key value, without content where it only keeps the key from becoming idle.
 
@@ -25,6 +26,7 @@ class EventMessage(msgspec.Struct, array_like=True, tag=1, gc=False):
     event: Event
 
 
+@resolved
 class ClockMessage(msgspec.Struct, array_like=True, tag=2, gc=False):
     """The clock of a sender, behind its events. The tag and the order of the fields are the format."""
 
