@@ -85,12 +85,17 @@ class Copy(subprocess.Popen[Any]):
         return self.returncode
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
-        if flags & os.WNOHANG and not select.select([self._answers], [], [], 0)[0]:
+        if flags & os.WNOHANG and not self._has_answer():
             return 0, 0
         pid, status = ANSWER.unpack(receive(self._answers, ANSWER.size))
         self._answers.close()
         RUNNING.discard(self)
         return pid, status
+
+    def _has_answer(self) -> bool:
+        waiting = select.poll()  # unlike `select.select`, for any number of files that a test has open
+        waiting.register(self._answers, select.POLLIN)
+        return bool(waiting.poll(0))
 
 
 @cache

@@ -41,6 +41,8 @@ class Connections:
     async def _post(self, url: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
         host = url.removeprefix("http://")
         if url not in self._open:
+            for gone in [known for known, (reader, _) in self._open.items() if reader.at_eof() or reader.exception()]:
+                self._close(gone)  # of gates that were killed: a long run would keep thousands
             name, _, port = host.partition(":")
             self._open[url] = await asyncio.open_connection(name, int(port))
         reader, writer = self._open[url]
