@@ -13,6 +13,12 @@ EFFECTS: Final = (
 RAISING: Final = ("sudo", "doas", "pkexec")
 """Programs that run another one with the rights of somebody else."""
 
+CLEAN: Final = "/.git/index"
+APPLIED: Final = "/.git/refs/stash"
+POPPED: Final = "/.git/AUTO_MERGE"
+"""Marks of a repository, as files of it: nothing of before lay uncommitted in its tree; its last stash is in the tree;
+its last stash was taken back, and is gone unless there was a conflict."""
+
 REASONS: Final = ("value", "input", "command", "text", "program", "code", "lookalike", "syntax", "limit")
 """Why something stayed opaque."""
 
@@ -25,6 +31,9 @@ class CommandReading(NamedTuple):
     made: tuple[str, ...] = ()  # paths and globs that it makes anew
     fetched: tuple[str, ...] = ()  # paths whose content comes from the network
     raised_for: frozenset[str] = frozenset()  # what rights are raised for: "packages" of the registry, or "more"
+    saved: tuple[str, ...] = ()  # marks below: what git may discard after this, because the work of before is safe
+    unsaved: tuple[str, ...] = ()  # marks that hold no longer
+    drops_older: bool = False  # stashes before the last one
 
 
 class ShellEffect(NamedTuple):

@@ -10,13 +10,14 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
-from stream_guard_shell.ownership import with_ownership, with_purpose
+from stream_guard_shell.ownership import with_ownership, with_purpose, with_saved_work
 from stream_guard_shell.patterns import SOFT_REASONS, EffectPattern, PatternFit, is_unclear
 from stream_guard_shell.session_paths import (
     SessionPaths,
     created_in,
     folders_of,
     forget_attempt,
+    note_result,
     place_of,
     remember,
 )
@@ -113,7 +114,7 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
         reading = self._read(call, state)
         if reading is None:
             return sg.Unsure("unevaluable", "a command that can be read") if _is_unreadable(call) else None
-        effects = with_purpose(with_ownership(reading.effects, created_in(state.paths)), reading.raised_for)
+        effects = self._told(reading, created_in(state.paths))
         self._begin(call, effects, state)
         found = self._worst(effects, reading, state)
         remember(state.paths, call, reading)
@@ -133,8 +134,8 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
         """Take back what a failed call would have made."""
         if result.status == "blocked":
             self._take_back(result.attempt, state)
-        elif result.status == "error":
-            forget_attempt(state.paths, result.attempt)
+        else:
+            note_result(state.paths, result)
 
     def on_ungated(self, event: sg.Event, state: NoEffectState) -> None:
         """Remember what happens outside the gate too."""
@@ -150,6 +151,11 @@ class NoEffect(sg.Rule[NoEffectParams, NoEffectState]):
 
     def _read(self, call: sg.ToolCall, state: NoEffectState) -> CommandReading | None:
         return read_call(call, place_of(call, state.paths, self.params.project, self.params.home))
+
+    def _told(self, reading: CommandReading, created: frozenset[str]) -> tuple[ShellEffect, ...]:
+        """Return the effects with what the session and the rest of the command say of them."""
+        effects = with_purpose(with_ownership(reading.effects, created), reading.raised_for)
+        return with_saved_work(effects, created, drops_older=reading.drops_older)
 
     def _begin(self, call: sg.ToolCall, effects: Sequence[ShellEffect], state: NoEffectState) -> None:
         """Note the first command that did what ``after`` waits for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stream_guard_shell.effects import RAISING, ShellEffect, make_effect
+from stream_guard_shell.effects import APPLIED, CLEAN, RAISING, ShellEffect, make_effect
 from stream_guard_shell.expansion.places import glob_folder, is_below
 
 
@@ -21,6 +21,34 @@ def _owned(effect: ShellEffect, created: frozenset[str]) -> ShellEffect:
     if glob not in created and not is_below(place, created):
         return effect
     return make_effect(effect.kind, {**dict(effect.fields), "own": True})
+
+
+def with_saved_work(
+    effects: Iterable[ShellEffect], created: frozenset[str], *, drops_older: bool
+) -> tuple[ShellEffect, ...]:
+    """Return the effects with ``own`` where git discards nothing that was there before the session.
+
+    A session that stashed or committed everything, or rebased, which git refuses while there is work that is not
+    committed, has only its own work to lose, until it takes a stash back; a stash that it took back is in the tree.
+    A repository that the session cloned is all its own.
+    """
+    return tuple(
+        make_effect(effect.kind, {**dict(effect.fields), "own": True})
+        if effect.kind == "git" and _is_own_work(effect, created, drops_older=drops_older)
+        else effect
+        for effect in effects
+    )
+
+
+def _is_own_work(effect: ShellEffect, created: frozenset[str], *, drops_older: bool) -> bool:
+    op, repo = effect.get("op"), effect.get("repo")
+    if repo is None or effect.get("on"):
+        return False
+    if op in ("reset_hard", "checkout_discard"):
+        return is_below(f"{repo}{CLEAN}", created)
+    if op == "stash_drop" and not drops_older:
+        return is_below(f"{repo}{APPLIED}", created)
+    return is_below(repo, created)
 
 
 def with_purpose(effects: Iterable[ShellEffect], raised_for: frozenset[str]) -> tuple[ShellEffect, ...]:

@@ -77,7 +77,9 @@ class EffectPattern(sg.Params):
         "`home` are those of the session",
     )
     unless: Literal["created_in_session"] | None = Field(
-        default=None, description="what does not count: `created_in_session` is what this session made"
+        default=None,
+        description="what does not count: `created_in_session` is what this session made, and what git discards where "
+        "only the session's own work is left to lose",
     )
     fetched: bool = Field(
         default=False, description="only a file counts that the session fetched from the network before"

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import stream_guard as sg
-from stream_guard_shell.acts import SessionPlace, folder_of, home_of
-from stream_guard_shell.effects import CommandReading
+from stream_guard_shell.acts import SessionPlace, command_text, folder_of, home_of
+from stream_guard_shell.effects import APPLIED, POPPED, CommandReading
 from stream_guard_shell.patterns import UNKNOWN_FOLDER, SessionFolders
 
 MOST_PATHS: Final = 96
 LONGEST: Final = 256  # bytes of a path that is remembered
+_UNSURE: Final = re.compile(r"[;|\n]|&(?!&|>|\d)(?<!&&)(?<!>&)")
 
 
 class MadePath(sg.State):
@@ -46,8 +48,11 @@ def folders_of(paths: SessionPaths, home: str | None) -> SessionFolders:
 
 def remember(paths: SessionPaths, call: sg.ToolCall, reading: CommandReading) -> None:
     """Remember what a call makes and fetches."""
-    made = [MadePath(path, call.attempt) for path in reading.made if _fits(path)]
-    paths.created = [*paths.created, *made][-MOST_PATHS:]
+    # Where the last part of a command does not say that all succeeded, git's marks do not hold.
+    saved = () if _UNSURE.search(command_text(call)) else reading.saved
+    made = [MadePath(path, call.attempt) for path in (*reading.made, *saved) if _fits(path)]
+    before = [one for one in paths.created if one.path not in reading.unsaved]
+    paths.created = [*before, *made][-MOST_PATHS:]
     fetched = [path for path in reading.fetched if path not in paths.fetched]
     kept = [path for path in fetched if _fits(path)]
     paths.forgot = paths.forgot or len(kept) < len(fetched) or len(paths.fetched) + len(kept) > MOST_PATHS
@@ -58,6 +63,21 @@ def forget_attempt(paths: SessionPaths, attempt: int) -> None:
     """Take back what an attempt would have made: it failed, or was stopped."""
     if any(made.attempt == attempt for made in paths.created):
         paths.created = [made for made in paths.created if made.attempt != attempt]
+
+
+def note_result(paths: SessionPaths, result: sg.ToolResult) -> None:
+    """Take back what a failed call would have made, unless git went to work and met a conflict.
+
+    A stash that was to be taken back is then in the tree, and still there too; without a conflict it is gone.
+    """
+    conflict = result.status == "error" and any("CONFLICT (" in text for text in sg.payload_texts(result.output))
+    if result.status == "error" and not conflict:
+        forget_attempt(paths, result.attempt)
+        return
+    popped = [one for one in paths.created if one.attempt == result.attempt and one.path.endswith(POPPED)]
+    if popped:
+        applied = [MadePath(one.path.removesuffix(POPPED) + APPLIED, one.attempt) for one in popped if conflict]
+        paths.created = [one for one in paths.created if one not in popped] + applied
 
 
 def created_in(paths: SessionPaths) -> frozenset[str]:

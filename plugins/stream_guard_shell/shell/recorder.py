@@ -39,6 +39,8 @@ class Recorder:
         self.traps: list[tuple[Shell, Field]] = []  # texts that run at the end
         self.made_here: dict[str, None] = {}
         self.raised_for: set[str] = set()
+        self.saved: dict[str, bool] = {}  # whether a mark of a repository holds from here on
+        self.drops_older = False
         self._budget = budget
 
     def spend(self, amount: int = 1) -> None:
@@ -59,6 +61,9 @@ class Recorder:
             tuple(self.made_here),
             tuple(self.fetched),
             frozenset(self.raised_for),
+            tuple(mark for mark, holds in self.saved.items() if holds),
+            tuple(mark for mark, holds in self.saved.items() if not holds),
+            self.drops_older,
         )
 
     def emit(self, shell: Shell, kind: str, **fields: Any) -> None:

@@ -10,7 +10,7 @@ from stream_guard_shell.expansion.places import Folder, resolve
 from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
 from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools import git_push
-from stream_guard_shell.tools.git_effects import git_effect
+from stream_guard_shell.tools.git_effects import git_effect, mark
 
 _GLOBAL_VALUED: Final = word_list("C c git-dir work-tree namespace exec-path super-prefix config-env")
 _NOTHING: Final = frozenset(
@@ -30,6 +30,7 @@ _COMMAND_SETTINGS: Final = re.compile(
 _COMMAND_VARIABLES: Final = tuple(
     f"GIT_{name}" for name in ("SSH_COMMAND", "EDITOR", "SEQUENCE_EDITOR", "PAGER", "EXTERNAL_DIFF", "ASKPASS")
 )
+_LAST_STASH: Final = ("stash@{0}", "0")
 _UNKNOWN_LOOKING: Final = frozenset(
     ("get", "logs", "ps", "images", "inspect", "plan", "validate", "view", "info", "search")
 )
@@ -128,6 +129,8 @@ def _commit(call: ProgramCall) -> Field:
         git_effect(call, "rewrite_history", no_verify=options.has("n", "no-verify"))
     else:
         git_effect(call, "commit", no_verify=options.has("n", "no-verify"))
+    if options.has("a", "all") and not options.operands:
+        mark(call, clean=True)
     return NOTHING
 
 
@@ -204,6 +207,8 @@ def _rebase(call: ProgramCall) -> Field:
         call.recorder.run_text(call.shell.subshell(process=True), text, "sh")
     if not options.has("abort", "quit", "show-current-patch"):
         git_effect(call, "rewrite_history")
+    if not options.has("quit", "show-current-patch", "autostash"):
+        mark(call, clean=True)  # it begins with nothing uncommitted, or not at all
     return NOTHING
 
 
@@ -213,8 +218,21 @@ def _rewrite(call: ProgramCall) -> Field:
 
 
 def _stash(call: ProgramCall) -> Field:
-    if call.args and call.args[0].literal in ("drop", "clear"):
+    verb = call.args[0].literal if call.args else "push"
+    options = parse_options(call.args, ("m", "message"))
+    named = options.operands[1:] if verb in ("push", "drop", "pop", "apply") else options.operands
+    is_last = all(one.literal in _LAST_STASH for one in named)
+    if verb in ("drop", "clear"):
         git_effect(call, "stash_drop")
+        call.recorder.drops_older = call.recorder.drops_older or not is_last or verb == "clear"
+        mark(call, applied=False)
+    elif verb in ("pop", "apply"):
+        mark(call, clean=False, applied=is_last and verb == "apply", popped=is_last and verb == "pop")
+    elif verb == "push" or (verb or "").startswith("-"):
+        some = options.has("p", "patch", "k", "keep-index", "S", "staged", "pathspec-from-file")
+        mark(call, clean=not named and not some, applied=False)
+    elif verb not in ("list", "show"):
+        mark(call, applied=False)
     return NOTHING
 
 
