@@ -3,8 +3,9 @@
 STREAM_GUARD_DATA=<folder> python -m tests.bench.spellings
 
 Whether a rule sends alerts is chosen as packs choose it: none of severity ``info``, which is about a habit, and of the
-others by alarms on sessions that went well, but for each suite by the other suites only. Prints a table for each pack:
-figures only, nothing of the recordings.
+others by alarms on sessions that went well, but for each suite by the other suites only. An alert about a call that a
+person refused in the recording is no alarm for nothing: the person said so. Prints a table for each pack: figures only,
+nothing of the recordings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_guard.analysis.labels import DetectionShare
-from stream_guard.model import Event, Severity
+from stream_guard.model import Event, Severity, ToolCall, ToolResult, Turn
 from stream_guard.policy.spec import Policy
 from stream_guard.running.batch import evaluate
 from tests.bench.packs import (
@@ -74,9 +75,30 @@ def measure(folder: Path, policy: Policy, spelling: str) -> PackAlarms:
                     found.well[suite] |= names
                 elif group not in NEITHER:
                     found.bad[one.name] |= names
+            refused, well = _refused(told), set[str]().union(*found.well.values())
             for finding in evaluate(told, policy):
-                found.fired[finding.rule_id].add(f"{path.name}/{finding.session_id}")
+                name = f"{path.name}/{finding.session_id}"
+                if name not in well or (finding.session_id, finding.event_id) not in refused:
+                    found.fired[finding.rule_id].add(name)
     return found
+
+
+def _refused(events: Sequence[Event]) -> set[tuple[str, str]]:
+    """Return the calls that a person or a gate refused in the recording: a session and the id of an event each."""
+    results = (event for event in events if isinstance(event, ToolResult))
+    blocked = {(event.session_id, event.call_id) for event in results if event.status == "blocked"}
+    return {(session, event) for session, event, call in _calls(events) if (session, call) in blocked}
+
+
+def _calls(events: Sequence[Event]) -> Iterator[tuple[str, str, str]]:
+    """Yield the session, the event and the id of each call, also of those that a turn announces."""
+    for event in events:
+        if isinstance(event, ToolCall):
+            yield event.session_id, event.event_id, event.call_id
+        elif isinstance(event, Turn) and isinstance(event.response.get("content"), list):
+            uses = (block for block in event.response["content"] if block.get("type") == "tool_use")
+            for number, block in enumerate(uses):
+                yield event.session_id, f"{event.event_id}/{number}", str(block.get("id"))
 
 
 def _read(path: Path, one: Recordings) -> Iterator[tuple[Sequence[Event], str, str]]:
