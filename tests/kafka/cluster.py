@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import InvalidReplicationFactorError, TopicAlreadyExistsError
+from kafka.errors import InvalidReplicationFactorError, MetadataEmptyBrokerList, TopicAlreadyExistsError
 
 
 class Row(NamedTuple):
@@ -108,7 +108,7 @@ class Cluster:
         reached = dict(since)
         with nullcontext(reader) if reader is not None else self.reader() as consumer:
             found: list[Any] = []
-            partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
+            partitions = [TopicPartition(topic, number) for number in sorted(_partitions(consumer, topic))]
             for partition, end in sorted(consumer.end_offsets(partitions).items()):
                 if since.get(partition.partition) == end:
                     continue
@@ -130,7 +130,7 @@ class Cluster:
         try:
             left = 0
             for topic in topics:
-                numbers = consumer.partitions_for_topic(topic)
+                numbers = _partitions(consumer, topic)
                 if not numbers:
                     left += 1
                     continue
@@ -190,3 +190,15 @@ def _create(admin: KafkaAdminClient, topic: str, wanted: dict[str, Any]) -> None
             time.sleep(0.1)
         else:
             return
+
+
+def _partitions(consumer: KafkaConsumer, topic: str) -> Any:
+    """Return the partitions of a topic. A broker that a busy machine left no time is in no list for a moment."""
+    end = time.monotonic() + 120
+    while True:
+        try:
+            return consumer.partitions_for_topic(topic)
+        except MetadataEmptyBrokerList:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
