@@ -14,7 +14,7 @@ from faust.types import TP
 from stream_guard.ports import Record
 from stream_guard.worker.changelog import FencedError
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
-from stream_guard.worker.kafka.consumer import BatchConsumer
+from stream_guard.worker.kafka.consumer import BatchConsumer, ConsumerThread
 from tests.worker.logs import MemoryLog, recover
 
 EVENTS = TP("events", 0)
@@ -201,3 +201,12 @@ def test_an_owner_that_was_frozen_advances_no_clock_when_it_continues() -> None:
         assert consumer.ticks == []
 
     asyncio.run(drive())
+
+
+def test_a_rebalance_while_the_worker_stops_leaves_the_client_to_its_thread() -> None:
+    # Faust closes it on the loop of the app, and a connection that is closed from another thread crashes uvloop.
+    thread = ConsumerThread.__new__(ConsumerThread)
+    client: Any = SimpleNamespace(_closed=False)
+    thread._consumer = client
+    thread.close()
+    assert not client._closed

@@ -54,6 +54,13 @@ class ConsumerThread(FetchingThread):
         consumer._fetch_max_bytes = RESPONSE_BYTES  # noqa: SLF001  # as above
         return consumer
 
+    def close(self) -> None:
+        """Leave the client to ``on_thread_stop``, which closes it in its own thread.
+
+        Faust calls this when partitions are dealt anew while the worker stops, and would close connections of this
+        thread's loop from another thread. That crashes the process.
+        """
+
     async def on_thread_stop(self) -> None:
         """Leave the group; ignore a broker that is away."""
         with suppress(asyncio.CancelledError, KafkaError):
