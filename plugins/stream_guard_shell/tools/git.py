@@ -74,7 +74,11 @@ def git(call: ProgramCall) -> Field:
         return _run_alias(inner, text)
     handler = _SUBCOMMANDS.get(name)
     if handler is not None:
-        return handler(inner)
+        before = dict(call.recorder.saved)
+        found = handler(inner)
+        if options.has("git-dir", "work-tree") or any(arg.literal == "--help" for arg in inner.args):
+            call.recorder.saved = before  # the tree of another folder, or of none
+        return found
     if name not in _NOTHING and name not in _UNKNOWN_LOOKING:
         call.run(name)
     return unknown()
