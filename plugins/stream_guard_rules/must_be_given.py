@@ -36,7 +36,7 @@ _COUNTS: Final = {word: number for number, word in enumerate(_COUNTED.split())}
 _NOBODY: Final = frozenset(("none", "null", "true", "false", "default"))
 _WORDED: Final = (
     "content contents message text body description note notes comment reason summary subject prompt instruction "
-    "instructions question answer thought status explanation justification code command script query"
+    "instructions question answer thought status explanation justification code command script query expression formula"
 )
 _TEXTS: Final = frozenset(_WORDED.split())
 # "A document titled ..." names no document; "a document folder" does name the folder.
@@ -134,7 +134,11 @@ class MustBeGiven(sg.Rule[MustBeGivenParams, MustBeGivenState]):
         sg.Example(
             claim="texts of the agent's own are not asked about, unless the rule says so",
             params={},
-            trace=[{"user": "Tell Ann that I am late."}, {"call": "send", "args": {"to": "Ann", "message": "Sorry!"}}],
+            trace=[
+                {"user": "Tell Ann that I am late."},
+                {"call": "send", "args": {"to": "Ann", "message": "Sorry!"}},
+                {"call": "calculate", "args": {"expression": "(158 + 141) * 2"}},
+            ],
             hits=[],
         ),
     )
