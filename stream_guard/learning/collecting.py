@@ -18,6 +18,7 @@ _MOST_LINKS: Final = 6  # tools that looked up the same value
 _MOST_VALUES: Final = 200  # of one session, by which its task is told
 _LONGEST_WORD: Final = 32
 _SHORTEST_VALUE: Final = 4
+_SHORTEST_OPENING: Final = 40  # characters; what is shorter is a greeting, which begins sessions about anything
 
 
 def collect(events: Iterable[Event]) -> Facts:
@@ -77,6 +78,8 @@ class _Collector:
         elif isinstance(event, ToolResult):
             self._result(session, event)
         elif isinstance(event, UserMessage):
+            if not session.facts.asked and len(event.text) >= _SHORTEST_OPENING:
+                session.facts.opening = crc32(event.text.encode("utf-8", "replace"))
             session.facts.asked = True
             session.said.add(event.text, USER)
         elif isinstance(event, Turn):

@@ -51,6 +51,7 @@ class SessionFacts:
     tokens: int | None = None  # None: the recording does not say
     cost: float | None = None
     asked: bool = False  # a user wrote something
+    opening: int | None = None  # a digest of what the user wrote first; None: a greeting says nothing
     states: set[tuple[str, str, Json]] = field(default_factory=set)  # tool, path and word of results
     values: set[int] = field(default_factory=set)  # digests of what calls were about, to find sessions of one task
     task: int = 0  # sessions about the same things share a number

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -16,43 +16,61 @@ _SHARED: Final = 0.5  # of the values of the session that has fewer
 def find_tasks(sessions: Sequence[SessionFacts]) -> None:
     """Give the sessions that are about the same things the same number. None of the groups is larger than a fold.
 
-    A session is compared with the one before it that has the same value, so the time grows with the number of values.
+    Those are about the same that begin with the same words of the user, or that share most of their rare values. A
+    session is compared with the one before it that has the same value, so the time grows with the number of values.
     """
-    holders: defaultdict[int, list[int]] = defaultdict(list)
-    for place, session in enumerate(sessions):
-        for value in session.values:
-            holders[value].append(place)
     largest = max(1, len(sessions) // FOLDS)
-    root, size = list(range(len(sessions))), [1] * len(sessions)
-    for _, places in sorted((len(found), found) for found in holders.values() if 1 < len(found) <= largest):
+    groups = _Groups(len(sessions), largest)
+    for places in _holders([() if session.opening is None else (session.opening,) for session in sessions]):
+        for one, other in pairwise(places):
+            groups.join(one, other)
+    holders = _holders([session.values for session in sessions])
+    for _, places in sorted((len(found), found) for found in holders if len(found) <= largest):
         for one, other in pairwise(places):
             if _is_same(sessions[one].values, sessions[other].values):
-                _join(root, size, one, other, largest)
+                groups.join(one, other)
     for place, session in enumerate(sessions):
-        session.task = _find(root, place)
-    counts: defaultdict[int, int] = defaultdict(int)
-    for session in sessions:
-        counts[session.task] += 1
+        session.task = groups.find(place)
+    counts = Counter(session.task for session in sessions)
     for session in sessions:
         session.weight = 1 / counts[session.task]
+
+
+def _holders(values: Iterable[Iterable[int]]) -> list[list[int]]:
+    """Return for each value that several sessions have their places."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for place, own in enumerate(values):
+        for value in own:
+            found[value].append(place)
+    return [places for places in found.values() if len(places) > 1]
 
 
 def _is_same(one: set[int], other: set[int]) -> bool:
     return len(one & other) >= _SHARED * min(len(one), len(other))
 
 
-def _find(root: list[int], place: int) -> int:
-    while root[place] != place:
-        root[place] = root[root[place]]
-        place = root[place]
-    return place
+class _Groups:
+    """Sessions that are joined step by step, as long as no group is too large."""
 
+    def __init__(self, count: int, largest: int) -> None:
+        self._root = list(range(count))
+        self._size = [1] * count
+        self._largest = largest
 
-def _join(root: list[int], size: list[int], one: int, other: int, largest: int) -> None:
-    first, second = sorted((_find(root, one), _find(root, other)))
-    if first != second and size[first] + size[second] <= largest:
-        root[second] = first
-        size[first] += size[second]
+    def find(self, place: int) -> int:
+        """Return the first session of a session's group."""
+        root = self._root
+        while root[place] != place:
+            root[place] = root[root[place]]
+            place = root[place]
+        return place
+
+    def join(self, one: int, other: int) -> None:
+        """Make two groups one, unless that is too large."""
+        first, second = sorted((self.find(one), self.find(other)))
+        if first != second and self._size[first] + self._size[second] <= self._largest:
+            self._root[second] = first
+            self._size[first] += self._size[second]
 
 
 def fold_of(sessions: Sequence[SessionFacts]) -> dict[str, int]:
