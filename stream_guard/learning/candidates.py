@@ -35,6 +35,10 @@ class RuleCandidate:
     places: int = 1  # tools, or arguments of tools, that it looks at
     is_guess: bool = False  # nobody looked whether sessions keep it: the engine says so, and how surprising that is
 
+    def is_same_rule(self, other: RuleCandidate) -> bool:
+        """Whether two candidates judge alike, whatever they rest on."""
+        return (self.kind, self.params, self.extra) == (other.kind, other.params, other.extra)
+
     def after_trial(self, broken: float) -> RuleCandidate:
         """Return the candidate with what its trial says: of its sessions, so many break it."""
         if not self.is_guess:
@@ -96,13 +100,14 @@ class Shares:
         return self.tasks.get(tool, 0.0) / self.all_tasks if self.all_tasks else 0.0
 
 
-def edge(values: Iterable[float], *, whole: bool = True) -> float | None:
+def edge(values: Iterable[float], *, whole: bool = True, room: int = 1) -> float | None:
     """Return a bound that new values hardly pass: as far beyond the largest as that is beyond the third largest.
 
-    A limit that many reach stays as it is, and a lone extreme is no limit. None where there are too few values.
+    Whole numbers have some ``room`` at least, because where many reach the largest, the next one passes it. None where
+    there are too few values.
     """
     largest = sorted(values, reverse=True)[:3]
     if len(largest) < 3:
         return None
     bound = 2 * largest[0] - largest[2]
-    return float(round(bound)) if whole else bound
+    return float(max(round(bound), round(largest[0]) + room)) if whole else bound

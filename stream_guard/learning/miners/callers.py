@@ -12,10 +12,11 @@ from stream_guard.learning.facts import Facts
 from stream_guard.learning.names import is_plain_name
 
 _MOST_TOOLS: Final = 60
+_FEWEST_TASKS: Final = 3  # of each tool: one that is called more rarely says that there are others
 
 
 def mine_callers(facts: Facts) -> Iterator[RuleCandidate]:
-    """Yield for each agent the tools that it calls, where none of them is one that a single task called."""
+    """Yield for each agent the tools that it calls, where none of them is called rarely."""
     tools: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
     sessions: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for session in facts.sessions:
@@ -25,7 +26,7 @@ def mine_callers(facts: Facts) -> Iterator[RuleCandidate]:
             sessions[agent][session.session_id] = session.weight
     for agent, called in tools.items():
         tasks = sum(sessions[agent].values())
-        if tasks < FEWEST_FOR_BOUND or len(called) > _MOST_TOOLS or min(map(len, called.values())) < 2:
+        if tasks < FEWEST_FOR_BOUND or len(called) > _MOST_TOOLS or min(map(len, called.values())) < _FEWEST_TASKS:
             continue
         if agent and not is_plain_name(agent):
             continue

@@ -47,7 +47,8 @@ def _counted(session: SessionFacts) -> Counter[tuple[str, str]]:
 
 def _most_calls(facts: Facts, tool: str, argument: str, numbers: list[tuple[int, float]]) -> Iterator[RuleCandidate]:
     tasks = sum(weight for _, weight in numbers)
-    most = edge(number for number, _ in numbers)
+    # What acts has no room where many do it as often: once more cannot be undone. Nor has what is done to one record.
+    most = edge((number for number, _ in numbers), room=0 if argument or acts(tool) else 1)
     if tasks < FEWEST_FOR_BOUND or most is None or (argument and most > 1):
         return
     for_one = f" for one {argument}" if argument else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from stream_guard.learning.candidates import FEWEST, RuleCandidate, rule_id
-from stream_guard.learning.classes import ACTS, acts
+from stream_guard.learning.classes import ACTS, ANY, acts
 from stream_guard.learning.facts import Facts
 
 
@@ -21,16 +21,27 @@ class _Habit(NamedTuple):
 
 # The strictest first, which covers the others.
 _HABITS: Final = (
+    _Habit(
+        "given-any",
+        "must_be_given",
+        {"tool": ANY},
+        "values of any tool were given by somebody",
+        (ANY,),
+        covers=(rule_id("habit", "given"),),
+    ),
     _Habit("given", "must_be_given", {"tool": ACTS}, "values of what acts were given by somebody", (ACTS,)),
-    *(
-        _Habit(
-            f"repeated-{times}",
-            "no_repeated_calls",
-            {"times": times, "max_period": 1},
-            f"the same call is not made {times} times in a row",
-            covers=tuple(rule_id("habit", f"repeated-{more}") for more in range(times + 1, 5)),
-        )
-        for times in (2, 3, 4)
+    # Twice is no habit: of fine sessions, a few do anything twice.
+    _Habit(
+        "repeated-3",
+        "no_repeated_calls",
+        {"times": 3, "max_period": 1, "user_resets": False},
+        "the same call is not made 3 times in a row",
+    ),
+    _Habit(
+        "failures-3",
+        "max_failed_calls",
+        {"tool": ANY, "n": 3, "in_a_row": True},
+        "nothing is tried after 3 failures in a row",
     ),
     _Habit("failure", "no_hidden_failure", {}, "no response speaks of success after a failure"),
     _Habit("text", "no_text_with_calls", {}, "a response that calls tools says nothing besides"),
@@ -41,12 +52,14 @@ def mine_habits(facts: Facts) -> Iterator[RuleCandidate]:
     """Yield the habits that the sessions could break."""
     about = {
         ACTS: [session for session in facts.sessions if any(acts(call.tool) for call in session.calls)],
+        ANY: [session for session in facts.sessions if any(call.args for call in session.calls)],
         "": [session for session in facts.sessions if session.calls],
     }
     calls = [call for session in facts.sessions for call in session.calls]
     places: dict[str, set[tuple[str, ...]]] = {
         ACTS: {(call.tool, argument) for call in calls if acts(call.tool) for argument in call.args},
-        "": {(call.tool,) for call in calls},
+        ANY: {(call.tool, argument) for call in calls for argument in call.args},
+        "": {(call.tool,) for call in calls if acts(call.tool)},
     }
     for habit in _HABITS:
         sessions = about["".join(habit.tools)]
@@ -61,7 +74,7 @@ def mine_habits(facts: Facts) -> Iterator[RuleCandidate]:
                 support=len(sessions),
                 tasks=tasks,
                 surprise=0.0,
-                places=len(places["".join(habit.tools)]),
+                places=max(1, len(places["".join(habit.tools)])),
                 is_guess=True,
                 covers=habit.covers,
             )

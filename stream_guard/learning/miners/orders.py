@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, Shares, rule_id, surprise
 from stream_guard.learning.classes import ACTS, acts, in_id, in_words
 from stream_guard.learning.facts import Facts, SessionFacts
 
-_BY_ORDER = 0.5  # of two calls that are made anyway, either comes first
+_BY_ORDER: Final = 0.5  # of two calls that are made anyway, either comes first
+
+
+class _Chance:
+    """How often a tool comes before another one by chance: in how many tasks it is called, and how early.
+
+    Of several tools that open sessions, one comes before whatever is called in the tasks that it happens to open. Where
+    nearly all tasks call a tool, that it comes first is a habit and no chance.
+    """
+
+    def __init__(self, shares: Shares) -> None:
+        self._shares = shares
+        self._before: defaultdict[str, float] = defaultdict(lambda: _BY_ORDER)
+        self._others: defaultdict[str, float] = defaultdict(lambda: 1.0)
+
+    def add(self, called: Sequence[str], weight: float) -> None:
+        """Count the tools of a session, in the order of their first calls."""
+        for place, tool in enumerate(called):
+            self._before[tool] += weight * (len(called) - 1 - place)
+            self._others[tool] += weight * (len(called) - 1)
+
+    def of(self, tool: str) -> float:
+        """Return the share of tasks in which it comes before another tool anyway."""
+        share = self._shares.of(tool)
+        return share * (_BY_ORDER if share >= 1 - MOST_BROKEN else self._before[tool] / self._others[tool])
 
 
 def mine_orders(facts: Facts) -> Iterator[RuleCandidate]:
@@ -17,19 +42,21 @@ def mine_orders(facts: Facts) -> Iterator[RuleCandidate]:
     shares = Shares(facts)
     listed = set(shares.common())
     before: defaultdict[tuple[str, str], float] = defaultdict(float)
+    chance = _Chance(shares)
     for session in facts.sessions:
         called = list(dict.fromkeys(call.tool for call in session.calls if call.tool in listed))
+        chance.add(called, session.weight)
         for place, second in enumerate(called):
             for first in called[:place]:
                 before[first, second] += session.weight
     kept = {pair: count for pair, count in before.items() if count >= (1 - MOST_BROKEN) * shares.tasks[pair[1]]}
     for (first, second), count in kept.items():
         if not _follows((first, second), kept):
-            yield _order(facts, shares, first, second, count)
-    yield from _same_record(facts, shares)
+            yield _order(facts, shares, chance, first, second, count)
+    yield from _same_record(facts, chance)
 
 
-def _order(facts: Facts, shares: Shares, first: str, second: str, kept: float) -> RuleCandidate:
+def _order(facts: Facts, shares: Shares, chance: _Chance, first: str, second: str, kept: float) -> RuleCandidate:
     return RuleCandidate(
         id=rule_id("before", first, second),
         kind="must_call_before",
@@ -38,7 +65,7 @@ def _order(facts: Facts, shares: Shares, first: str, second: str, kept: float) -
         tools=(second,),
         support=shares.sessions[second],
         tasks=shares.tasks[second],
-        surprise=surprise(kept, shares.tasks[second], shares.of(first) * _BY_ORDER),
+        surprise=surprise(kept, shares.tasks[second], chance.of(first)),
     )
 
 
@@ -50,7 +77,7 @@ def _follows(pair: tuple[str, str], kept: dict[tuple[str, str], float]) -> bool:
     return any((middle, first) not in kept and (second, middle) not in kept for middle in between - {first, second})
 
 
-def _same_record(facts: Facts, shares: Shares) -> Iterator[RuleCandidate]:
+def _same_record(facts: Facts, chance: _Chance) -> Iterator[RuleCandidate]:
     """Yield the orders in which both calls have the same value of an argument."""
     kept: defaultdict[tuple[str, str, str], float] = defaultdict(float)
     asked: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -79,7 +106,7 @@ def _same_record(facts: Facts, shares: Shares) -> Iterator[RuleCandidate]:
             tools=(second,),
             support=sessions[second, argument],
             tasks=tasks,
-            surprise=surprise(count, tasks, shares.of(first) * _BY_ORDER),
+            surprise=surprise(count, tasks, chance.of(first)),
             covers=_covered(first, second, argument, tools),
             extra={"when": {"path": f"tool.args.{argument}", "op": "exists"}},
             places=len(tools) if second == ACTS else 1,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, rule_id, surprise
 from stream_guard.learning.classes import ANY, in_id, in_words
-from stream_guard.learning.facts import USER, Facts, SessionFacts
+from stream_guard.learning.facts import USER, Facts
 
-_MOST_SOURCES: Final = 4  # tools; a value that comes from anywhere is no rule
-_ENOUGH: Final = 0.99  # the share of sessions from which on another source is not looked for
+_ANYBODY: Final = -1  # all sources
+_ENOUGH: Final = 0.99  # the share of tasks from which on no other source is looked for
 
 
 class _Case(NamedTuple):
@@ -24,62 +23,64 @@ class _Case(NamedTuple):
 
 
 def mine_provenance(facts: Facts) -> Iterator[RuleCandidate]:
-    """Yield the arguments whose values were said before, by the user or by a few tools."""
-    cases: defaultdict[tuple[str, str], list[_Case]] = defaultdict(list)
+    """Yield the arguments whose values were said before: by the user, by one tool besides, or at least by somebody.
+
+    Arguments of one name are taken together, because most tools are called in few sessions. Of a tool that is hardly
+    known, no more is claimed than that somebody said its values.
+    """
+    tools: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for session in facts.sessions:
-        for key, (own, other) in _sources(session).items():
-            cases[key].append(_Case(session.weight, frozenset(own), frozenset(other)))
-    allowed = {key: _cover(found) for key, found in cases.items()}
-    for (tool, argument), found in cases.items():
-        tasks = sum(case.weight for case in found)
-        kept = sum(case.weight for case in found if _comes_from(case.own, allowed[tool, argument]))
-        tools = [one for one, other in cases if other == argument and one != ANY]
-        if tasks < FEWEST or kept < (1 - MOST_BROKEN) * tasks or (tool == ANY and len(tools) == 1):
-            continue
-        asked = [case for case in found if case.other]
-        by_chance = sum(case.weight for case in asked if _comes_from(case.other, allowed[tool, argument]))
-        certainty = surprise(kept, tasks, (by_chance + 1) / (sum(case.weight for case in asked) + 2))
-        candidate = _candidate(facts, tool, argument, allowed[tool, argument], len(found), tasks, certainty)
-        # A rule for one tool says no more than one for all that allows the same.
-        same = [one for one in tools if tool == ANY and allowed[one, argument] == allowed[ANY, argument]]
-        covers = tuple(rule_id("origin", one, argument) for one in same)
-        yield replace(candidate, covers=covers, places=len(tools) if tool == ANY else 1)
+        for tool, argument in {(call.tool, argument) for call in session.calls for argument in call.origins}:
+            tools[argument][tool] += session.weight
+    known = {argument: {tool for tool, tasks in found.items() if tasks >= FEWEST} for argument, found in tools.items()}
+    of_known, of_all = _cases(facts, known), _cases(facts, tools)
+    for argument, found in of_all.items():
+        allowed = _allowed(of_known[argument])
+        if allowed == _ANYBODY:
+            yield from _candidate(facts, sorted(tools[argument]), argument, _ANYBODY, found)
+        else:
+            yield from _candidate(facts, sorted(known[argument]), argument, allowed, of_known[argument])
 
 
-def _sources(session: SessionFacts) -> dict[tuple[str, str], tuple[set[int], set[int]]]:
-    """Return by tool and argument the sources of its values, and what another session would have had."""
-    found: dict[tuple[str, str], tuple[set[int], set[int]]] = {}
-    for call in session.calls:
-        for argument, sources in call.origins.items():
-            for tool in (call.tool, ANY):
-                own, other = found.setdefault((tool, argument), (set(), set()))
-                own.update(sources)
-                other.update(call.chance.get(argument, ()))
-    return found
+def _cases(facts: Facts, tools: Mapping[str, Container[str]]) -> defaultdict[str, list[_Case]]:
+    """Return by argument where its values come from in each session, in the calls of some tools."""
+    cases: defaultdict[str, list[_Case]] = defaultdict(list)
+    for session in facts.sessions:
+        found: defaultdict[str, tuple[set[int], set[int]]] = defaultdict(lambda: (set(), set()))
+        for call in session.calls:
+            for argument, sources in call.origins.items():
+                if call.tool in tools[argument]:
+                    found[argument][0].update(sources)
+                    found[argument][1].update(call.chance.get(argument, ()))
+        for argument, (own, other) in found.items():
+            cases[argument].append(_Case(session.weight, frozenset(own), frozenset(other)))
+    return cases
 
 
 def _comes_from(values: frozenset[int], allowed: int) -> bool:
     return all(sources & allowed for sources in values)
 
 
-def _cover(found: Sequence[_Case]) -> int:
-    """Return the sources that explain the values: the user, and then the tool that explains most of the rest."""
-    tasks = sum(case.weight for case in found)
-    allowed = USER
-    for _ in range(_MOST_SOURCES + 1):
-        kept = sum(case.weight for case in found if _comes_from(case.own, allowed))
-        if kept >= _ENOUGH * tasks:
+def _allowed(found: Sequence[_Case]) -> int:
+    """Return the sources that explain the values: the user, and one tool at most.
+
+    More of them are a list that the next session adds to.
+    """
+    enough = _ENOUGH * sum(case.weight for case in found)
+    for allowed in (USER, USER | _most_frequent(found)):
+        if found and sum(case.weight for case in found if _comes_from(case.own, allowed)) >= enough:
             return allowed
-        gains: defaultdict[int, float] = defaultdict(float)
-        for case in found:
-            for sources in case.own:
-                if not sources & allowed:
-                    for bit in _bits(sources):
-                        gains[bit] += case.weight
-        if not gains:
-            break
-        allowed |= max(gains, key=lambda bit: (gains[bit], -bit))
-    return allowed
+    return _ANYBODY
+
+
+def _most_frequent(found: Sequence[_Case]) -> int:
+    """Return the tool that said most of what the user did not say."""
+    tasks: defaultdict[int, float] = defaultdict(float)
+    for case in found:
+        for sources in case.own:
+            for bit in _bits(sources) if not sources & USER else ():
+                tasks[bit] += case.weight
+    return max(tasks, key=lambda bit: (tasks[bit], -bit), default=0)
 
 
 def _bits(number: int) -> Iterator[int]:
@@ -90,22 +91,32 @@ def _bits(number: int) -> Iterator[int]:
 
 
 def _candidate(
-    facts: Facts, tool: str, argument: str, allowed: int, support: int, tasks: float, certainty: float
-) -> RuleCandidate:
-    tools = [facts.sources[bit.bit_length() - 2] for bit in _bits(allowed & ~USER)]
-    patterns = [facts.names.pattern(name) for name in sorted(tools)]
-    said = " or ".join(["the user", *sorted(tools)])
-    return RuleCandidate(
-        id=rule_id("origin", in_id(tool), argument),
+    facts: Facts, tools: Sequence[str], argument: str, allowed: int, found: Sequence[_Case]
+) -> Iterator[RuleCandidate]:
+    tasks = sum(case.weight for case in found)
+    kept = sum(case.weight for case in found if _comes_from(case.own, allowed))
+    if tasks < FEWEST or kept < (1 - MOST_BROKEN) * tasks:
+        return
+    asked = [case for case in found if case.other]
+    by_chance = sum(case.weight for case in asked if _comes_from(case.other, allowed))
+    if allowed == _ANYBODY:
+        said, sources, judged = "somebody", [ANY], [ANY] if len(tools) > 1 else tools
+    else:
+        sources = [facts.sources[bit.bit_length() - 2] for bit in _bits(allowed & ~USER)]
+        said, judged = " or ".join(["the user", *sources]), tools
+    patterns = [facts.names.pattern(name) for name in sources]
+    yield RuleCandidate(
+        id=rule_id("origin", tools[0] if len(tools) == 1 else in_id(ANY), argument),
         kind="arg_provenance",
         params={
-            "tool": facts.names.pattern(tool),
+            "tool": [facts.names.pattern(tool) for tool in judged],
             "path": argument,
             "allow": {"user": True, **({"tools": patterns} if patterns else {})},
         },
-        words=f"{argument} of {in_words(tool)} was said by {said}",
-        tools=(tool,),
-        support=support,
+        words=f"{argument} of {' or '.join(map(in_words, judged))} was said by {said}",
+        tools=tuple(tools),
+        support=len(found),
         tasks=tasks,
-        surprise=certainty,
+        surprise=surprise(kept, tasks, (by_chance + 1) / (sum(case.weight for case in asked) + 2)),
+        places=len(tools),
     )

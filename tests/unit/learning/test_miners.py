@@ -16,9 +16,11 @@ from stream_guard.learning.miners.bands import mine_bands
 from stream_guard.learning.miners.callers import mine_callers
 from stream_guard.learning.miners.counts import mine_counts
 from stream_guard.learning.miners.orders import mine_orders
+from stream_guard.learning.miners.provenance import mine_provenance
 from stream_guard.learning.miners.sequences import mine_sequences
 from stream_guard.learning.tasks import FOLDS, find_tasks, fold_of
 from stream_guard.model import Event, Json, ToolCall, Turn
+from tests.unit.learning.desk import Desk
 
 
 def facts_of(sessions: Iterable[list[Event]]) -> Facts:
@@ -57,6 +59,56 @@ def test_two_tools_that_come_in_any_order_have_none() -> None:
     assert by_id(mine_orders(facts_of(sessions))) == {}
 
 
+def test_one_of_several_tools_that_open_sessions_says_little_by_coming_before() -> None:
+    def before_check(*openers: str) -> float:
+        """A third of the sessions check and pay; which tool opens them is the same for each third."""
+        rest = (("check", "pay"), ("look",), ("look",))
+        sessions = (calls(f"s{number}", openers[number % 3], *rest[number % 3]) for number in range(45))
+        surprise = by_id(mine_orders(facts_of(sessions)))["before-greet-check"].surprise
+        assert surprise is not None
+        return surprise
+
+    habit, choice = before_check("greet", "greet", "greet"), before_check("greet", "welcome", "greet")
+    assert choice < 7 < habit
+
+
+def _lookup(desk: Desk, number: int, source: str) -> str:
+    """Learn an account from the user or from one of the tools."""
+    account = f"AC-{number}-{source}"
+    desk.user(f"use {account}" if source == "user" else "use mine")
+    if source != "user":
+        desk.call(source, {"q": f"mine {number}"}, {"account": account})
+    return account
+
+
+def _pays(number: int, source: str, *tools: str) -> list[Event]:
+    desk = Desk(f"s{number}")
+    account = _lookup(desk, number, source)
+    for tool in tools:
+        desk.call(tool, {"account": account})
+    return desk.events
+
+
+def test_values_of_one_name_come_from_the_user_and_one_tool_or_from_somebody() -> None:
+    def found(*sources: str) -> RuleCandidate:
+        sessions = [_pays(number, sources[number % len(sources)], "pay", "refund") for number in range(30)]
+        return by_id(mine_provenance(facts_of(sessions)))["origin-any-account"]
+
+    assert found("user").words == "account of pay or refund was said by the user"
+    assert found("user", "find").words == "account of pay or refund was said by the user or find"
+    assert found("user", "find").params["allow"] == {"user": True, "tools": ["~find"]}
+    anybody = found("user", "find", "search")
+    assert anybody.words == "account of any tool was said by somebody"
+    assert anybody.params == {"tool": ["*"], "path": "account", "allow": {"user": True, "tools": ["*"]}}
+
+
+def test_of_a_tool_that_is_hardly_known_no_source_is_claimed() -> None:
+    sessions = [_pays(number, "user", "pay", *(("close",) * (number < 2))) for number in range(30)]
+    found = by_id(mine_provenance(facts_of(sessions)))
+    assert set(found) == {"origin-pay-account"}
+    assert found["origin-pay-account"].params["tool"] == ["~pay"]
+
+
 def test_what_never_follows_is_more_surprising_the_more_often_it_could() -> None:
     few = by_id(mine_sequences(facts_of(calls(f"s{number}", "ask", "refund", "bye") for number in range(10))))
     many = by_id(mine_sequences(facts_of(calls(f"s{number}", "ask", "refund", "bye") for number in range(100))))
@@ -65,8 +117,9 @@ def test_what_never_follows_is_more_surprising_the_more_often_it_could() -> None
     assert "never-bye-after-ask" not in many
 
 
-def test_a_limit_that_many_reach_is_a_limit_and_a_lone_extreme_is_none() -> None:
-    assert edge([1, 1, 1, 1]) == 1
+def test_a_limit_has_room_and_a_lone_extreme_is_none() -> None:
+    assert edge([1, 1, 1, 1]) == 2
+    assert edge([1, 1, 1, 1], room=0) == 1
     assert edge([1, 2, 3, 9]) == 16  # as far beyond 9 as that is beyond 2
     assert edge([1, 2]) is None
     assert edge([0.5, 0.25, 0.125], whole=False) == 0.875
@@ -105,6 +158,12 @@ def test_each_agent_has_its_tools() -> None:
     assert found["caller-reader"].extra["when"]["value"] == "^reader(@|$)"
 
 
+@pytest.mark.parametrize(("times", "is_list"), [(2, False), (3, True)])
+def test_a_tool_that_is_called_rarely_says_that_there_are_others(times: int, is_list: bool) -> None:
+    sessions = [calls(f"s{number}", "read", *(("write",) * (number < times))) for number in range(30)]
+    assert ("caller-any" in by_id(mine_callers(facts_of(sessions)))) is is_list
+
+
 def test_bands_need_figures() -> None:
     usage = {"input_tokens": 100, "output_tokens": 10, "cost_usd": 0.5}
     with_figures = [
@@ -113,10 +172,10 @@ def test_bands_need_figures() -> None:
     ]
     found = by_id(mine_bands(facts_of(with_figures)))
     assert {name: candidate.words for name, candidate in found.items()} == {
-        "band-turns": "a session has at most 1 turns",
-        "band-tokens": "a session has at most 110 tokens",
+        "band-turns": "a session has at most 2 turns",
+        "band-tokens": "a session has at most 111 tokens",
         "band-dollars": "a session has at most 0.5 dollars",
-        "band-calls-in-a-minute": "a session has at most 3 calls in a minute",
+        "band-calls-in-a-minute": "a session has at most 4 calls in a minute",
     }
     assert by_id(mine_bands(facts_of(calls(f"s{number}", "a") for number in range(25)))) == {}
 
@@ -129,6 +188,20 @@ def test_sessions_about_the_same_are_one_task_and_stay_in_one_fold() -> None:
     folds = fold_of(facts.sessions)
     assert all(len({folds[f"s{3 * task + place}"] for place in range(3)}) == 1 for task in range(20))
     assert len(set(folds.values())) == FOLDS
+
+
+@pytest.mark.parametrize(
+    ("opening", "tasks"), [("Please pay the invoice {} that came with the parcel of May.", 10), ("Hi number {}!", 60)]
+)
+def test_sessions_that_begin_with_the_same_words_are_one_task(opening: str, tasks: int) -> None:
+    sessions: list[list[Event]] = []
+    for number in range(60):
+        desk = Desk(f"s{number}")
+        desk.user(opening.format(number // 6))
+        desk.user("And quickly, please: the same words in all of them say nothing.")
+        desk.call("pay", {"note": "thanks"})
+        sessions.append(desk.events)
+    assert len({session.task for session in facts_of(sessions).sessions}) == tasks
 
 
 def test_two_tools_with_the_same_words_in_one_session_keep_their_own_names() -> None:
