@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from math import log, log2
 from typing import Final
 
@@ -11,10 +11,11 @@ from stream_guard.learning.chances import no_accidents
 from stream_guard.learning.classes import is_grave
 
 FALSE_SHARE: Final = 0.1  # of the proposed rules that may be accidents
-_GRAVE_BONUS: Final = 2.0  # a rule about what cannot be undone comes before one about reading
-_MOST_SURPRISE: Final = 30.0
-_LEAST_CERTAINTY: Final = 12.0  # kept by accident once in 400 for what acts, once in 160,000 for what reads
-_TASKS_OF_BOUND: Final = 20
+_GRAVE_BONUS: Final = 1.0  # a rule about what cannot be undone is worth twice as much as one about reading
+_MOST_SURPRISE: Final = 12.0  # kept by accident once in 160,000: what is surer finds no more
+_LEAST_CERTAINTY: Final = 6.0  # kept by accident once in 20 for what acts, once in 400 for what reads
+_TASKS_OF_BOUND: Final = 50
+_UNSEEN: Final = 0.25  # alarms to expect of a rule beside those that were seen, among as many sessions
 
 
 def certainty(candidate: RuleCandidate) -> float:
@@ -23,7 +24,8 @@ def certainty(candidate: RuleCandidate) -> float:
     Of a bound: how improbable it is that the next task passes it.
     """
     sure = log(candidate.tasks + 1) if candidate.surprise is None else min(candidate.surprise, _MOST_SURPRISE)
-    return sure * (_GRAVE_BONUS if any(map(is_grave, candidate.tools)) else 1.0)
+    grave = sum(map(is_grave, candidate.tools)) / max(1, len(candidate.tools))
+    return sure * (1 + _GRAVE_BONUS * grave)
 
 
 def worth(candidate: RuleCandidate) -> float:
@@ -45,42 +47,33 @@ def is_sure(candidate: RuleCandidate, alarms: Set[str]) -> bool:
     return certainty(candidate) >= _LEAST_CERTAINTY
 
 
-class Choice:
-    """Candidates to choose among, the best first. What does not change from one choice to the next is worked out once.
+def choose(
+    candidates: Iterable[RuleCandidate], alarms: Mapping[str, Set[str]], most_alarms: float
+) -> list[RuleCandidate]:
+    """Return the candidates that are worth most for their alarms, the best first.
 
-    ``worths`` are what counts for the least worth, where that is not the candidates' own.
+    ``alarms`` are the sessions in which each had one, and ``most_alarms`` is in how many all may have one together. A
+    candidate that another one covers is left out when that one is chosen.
     """
-
-    def __init__(
-        self,
-        candidates: Iterable[RuleCandidate],
-        alarms: Mapping[str, Set[str]],
-        worths: Mapping[str, float] | None = None,
-    ) -> None:
-        sure = [one for one in ranked(candidates) if is_sure(one, alarms.get(one.id, frozenset()))]
-        self._ranked: list[tuple[RuleCandidate, float, Set[str]]] = [
-            (one, worth(one) if worths is None else worths[one.id], alarms.get(one.id, frozenset())) for one in sure
-        ]
-
-    def within(self, most_alarmed: int, least: float = 0.0) -> list[RuleCandidate]:
-        """Return the best candidates of some worth whose alarms together stay within a number of sessions.
-
-        A candidate that another one covers is left out when that one is chosen.
-        """
-        chosen: list[RuleCandidate] = []
-        alarmed: set[str] = set()
-        for candidate, value, own in self._ranked:
-            if value < least:
-                continue
-            if own <= alarmed:
-                chosen.append(candidate)
-            elif len(together := alarmed | own) <= most_alarmed:
-                chosen.append(candidate)
-                alarmed = together
-        covered = {other for candidate in chosen for other in candidate.covers}
-        return [candidate for candidate in chosen if candidate.id not in covered]
+    chosen: dict[str, RuleCandidate] = {}
+    alarmed: set[str] = set()
+    covered: set[str] = set()
+    for candidate in sorted(candidates, key=lambda one: _order(one, alarms)):
+        own = alarms.get(candidate.id, frozenset())
+        others = chosen.keys() - candidate.covers
+        expected = len(alarmed | own) + _UNSEEN * (len(others) + 1)
+        if candidate.id not in covered and is_sure(candidate, own) and expected <= most_alarms:
+            chosen = {rule: chosen[rule] for rule in others} | {candidate.id: candidate}
+            alarmed |= own
+            covered.update(candidate.covers)
+    return ranked(chosen.values())
 
 
-def ranked(candidates: Iterable[RuleCandidate]) -> Sequence[RuleCandidate]:
+def _order(candidate: RuleCandidate, alarms: Mapping[str, Set[str]]) -> tuple[float, int, str]:
+    expected = len(alarms.get(candidate.id, ())) + _UNSEEN
+    return (-worth(candidate) / expected, -candidate.support, candidate.id)
+
+
+def ranked(candidates: Iterable[RuleCandidate]) -> list[RuleCandidate]:
     """Return candidates, the best first."""
     return sorted(candidates, key=lambda one: (-worth(one), -one.support, one.id))

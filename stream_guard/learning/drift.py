@@ -18,7 +18,7 @@ from stream_guard.settings import SessionLimits
 
 _ERROR: Final = 0.05  # the probability to name a change that is none, over everything that is looked at
 # Why a rule was not proposed, and is still one whose breaking says that something changed.
-_COUNTED: Final = ("", "too many alarms on fine sessions", "worth too few alarms", "rests on too little")
+_COUNTED: Final = ("", "better rules take up the alarms", "rests on too little")
 
 
 @dataclass(frozen=True, slots=True)

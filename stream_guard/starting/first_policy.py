@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Final
 
 from stream_guard.language.patterns import ToolPattern
 from stream_guard.learning.candidates import RuleCandidate
-from stream_guard.learning.choosing import Choice, accidents
+from stream_guard.learning.choosing import accidents, choose
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.mining import count_tests
@@ -154,8 +155,7 @@ def _orders(facts: Facts) -> list[RuleCandidate]:
     """Return the orders of calls that the sessions keep, the best first; `learn` looks for more than orders."""
     found = list(mine_orders(facts))
     accidental = accidents(found, count_tests(facts))
-    chosen = Choice((order for order in found if order.id not in accidental), {}).within(0)
-    return chosen[:MOST_LEARNED]
+    return choose((order for order in found if order.id not in accidental), {}, inf)[:MOST_LEARNED]
 
 
 def _reason(order: RuleCandidate, sessions: int) -> str:

@@ -17,7 +17,7 @@ from stream_guard.settings import SessionLimits
 from tests.unit.learning.desk import Desk, bad_session, fine_session, fine_sessions
 
 REGISTRY = build_registry()
-SESSIONS = 60
+SESSIONS = 120
 
 
 def learned_from(events: list[Event]) -> Learned:
@@ -77,6 +77,19 @@ def test_a_session_that_breaks_them_is_found_by_each() -> None:
     } <= unasked
 
 
+def test_a_session_that_tries_on_after_failures_or_asks_the_same_again_is_found() -> None:
+    desk = Desk("stuck")
+    desk.user("I am user9, please look at my orders W1, W2, W3 and W4.")
+    for order in ("W1", "W2", "W3", "W4"):
+        desk.call("get_order", {"order_id": order}, "no such order", "error")
+    assert "learned-habit-failures-3" in found_by(of_the_desk(), desk.events)
+    loop = Desk("loop")
+    for _ in range(3):
+        loop.user("Where is W1?")
+        loop.call("get_order", {"order_id": "W1"}, {"status": "pending", "card": "cash"})
+    assert "learned-habit-repeated-3" in found_by(of_the_desk(), loop.events)
+
+
 def _camel(tool: str) -> str:
     return "Acme" + "".join(word.capitalize() for word in tool.split("_"))
 
@@ -107,6 +120,21 @@ def test_the_order_of_sessions_does_not_matter() -> None:
 def test_a_few_sessions_are_too_few() -> None:
     assert learned_from(fine_sessions(4)).proposed == []
     assert learned_from([]).proposed == []
+
+
+def test_no_more_alarms_are_expected_than_may_be() -> None:
+    """What fifteen tasks have in common, each of five tasks breaks in its own way: the next task may too."""
+    events: list[Event] = []
+    for number in range(90):
+        task, desk = number % 15, Desk(f"s{number}")
+        values = {name: f"{name}{task}" for name in ("account", "zone", "sort", "owner", "branch")}
+        given = [value for place, value in enumerate(values.values()) if place != task]
+        desk.user(f"Please pay what is due, with {', '.join(given)}, and tell me about it.")
+        desk.call("pay", values)
+        events += desk.events
+    learned = learned_from(events)
+    assert learned.tasks == 15
+    assert learned.alarmed <= 0.1 * learned.judged  # nine of ninety are within chance of 5 %
 
 
 def test_many_trials_of_one_task_say_no_more_than_one() -> None:
