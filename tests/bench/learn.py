@@ -1,11 +1,12 @@
 """Rules learned from fine runs, tried on runs of other tasks: alarms on fine ones, and bad ones that are found.
 
-    STREAM_GUARD_DATA=<folder> python -m tests.bench.learn [rules | diff | scale | spellings | poison]
+    STREAM_GUARD_DATA=<folder> python -m tests.bench.learn [others | rules | diff | scale | spellings | poison]
 
 Without a word, it prints the tables of docs/learning.md: fine runs with an alarm and bad runs found, by learned rules
-and by hand-written ones. ``rules`` lists the first rules of each set, ``diff`` what one recording no longer keeps of
-another, ``scale`` the time for 10,000 sessions, ``spellings`` whether other names of tools give the same rules, and
-``poison`` what bad sessions among the fine ones do. It asserts nothing.
+and by hand-written ones. ``others`` does so on recordings that nothing was decided with, ``rules`` lists the first ones
+of each set, ``diff`` what one recording no longer keeps of another, ``scale`` the time for 10,000 sessions,
+``spellings`` whether other names of tools give the same rules, and ``poison`` what bad sessions among the fine ones do.
+It asserts nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import combinations
 from pathlib import Path
 from random import Random
@@ -42,6 +43,10 @@ from tests.bench.packs import SPELLINGS, all_packs, respell
 VARIABLE: Final = "STREAM_GUARD_DATA"
 FOLDS: Final = 5
 FIRST: Final = 10
+FEWEST_FINE: Final = 20
+OTHERS: Final = {"agentdyn": ("runs.jsonl.gz", "agentdojo"), "sentinel_steps": ("episodes.jsonl.gz", "steps")}
+PARTINGS: Final = {"airline": 8, "retail": 4}
+MORE_ALARMS: Final = 0.12  # about the rate of the rules of the reference
 DOMAINS: Final = ("airline", "retail")
 DIFFED: Final = (
     ("gpt-4.1_", "gemini-2.0-flash_0607"),
@@ -144,21 +149,59 @@ def compare(folder: Path, registry: Registry) -> None:
     print("| --- | --- | --- | --- |")
     for domain in DOMAINS:
         runs = read_runs(folder, domain, registry)
-        for seed in range(3):
-            total, learned = held_out(runs, registry, seed)
-            said = sum(one.alarmed for one in learned) / max(1, sum(one.judged for one in learned))
-            print(f"| {domain} | learned, parted {seed + 1} (it expects {said:.1%}) | {total} |")
+        for most_alarms in (MOST_ALARMS, MORE_ALARMS):
+            whole = Score(0, 0, 0, 0)
+            for seed in range(PARTINGS[domain]):
+                total, learned = held_out(runs, registry, seed, most_alarms)
+                said = sum(one.alarmed for one in learned) / max(1, sum(one.judged for one in learned))
+                print(f"| {domain} | learned {most_alarms}, parted {seed + 1} (it expects {said:.1%}) | {total} |")
+                whole += total
+            print(f"| {domain} | learned {most_alarms}, all partings | {whole} |", flush=True)
         packs = fired(runs, all_packs(), shadow=False)
         print(f"| {domain} | packs | {score(runs, packs)} |")
         own = fired(runs, sg.load_policy(POLICIES / f"{domain}.yaml"), shadow=True)
         print(f"| {domain} | written after its policy, with these runs at hand | {score(runs, own)} |")
-        theirs = reference(folder, runs)
-        print(f"| {domain} | of the reference | {score(runs, set().union(*theirs))} |")
-        few = best_of(runs, theirs, MOST_ALARMS)
-        print(f"| {domain} | of the reference, those that find most at so few alarms | {few} |")
+        for name, left_out in {"about the policy": NO_POLICY, "all": frozenset[str]()}.items():
+            theirs = reference(folder, runs, left_out)
+            print(f"| {domain} | of the reference, {name} | {score(runs, set().union(*theirs))} |")
+            few = sum((quiet_of(runs, theirs, seed) for seed in range(PARTINGS[domain])), start=Score(0, 0, 0, 0))
+            print(f"| {domain} | of the reference, {name}, quiet on the runs that are learned from | {few} |")
+            most = best_of(runs, theirs, MOST_ALARMS)
+            print(f"| {domain} | of the reference, {name}, those that find most at so few alarms | {most} |")
 
 
-def reference(folder: Path, runs: Sequence[Run]) -> list[set[str]]:
+def others(folder: Path, registry: Registry) -> None:
+    """Print what learned rules do in two partings of each suite of other recordings."""
+    for name, (file, decoder) in OTHERS.items():
+        suites: defaultdict[str, list[Run]] = defaultdict(list)
+        for run in _labelled(folder / name / file, decoder, registry):
+            suites[run.source].append(run)
+        whole = Score(0, 0, 0, 0)
+        for suite, runs in sorted(suites.items()):
+            if sum(not run.is_bad for run in runs) >= FEWEST_FINE:
+                total = held_out(runs, registry, 0)[0] + held_out(runs, registry, 1)[0]
+                print(f"| {name} | {suite} | {total} |", flush=True)
+                whole += total
+        print(f"| {name} | all | {whole} |")
+
+
+def _labelled(path: Path, decoder: str, registry: Registry) -> Iterator[Run]:
+    """Yield healthy and faulty episodes, and runs without an attack and with one that succeeded, of each suite."""
+    labels = [json.loads(line) for line in path.with_name("labels.jsonl").read_text().splitlines()]
+    with gzip.open(path) as lines:
+        for number, (line, label) in enumerate(zip(lines, labels, strict=True)):
+            attacked = label.get("attack") not in {None, "none", ""}
+            is_bad = bool(label.get("failure_class") or label.get("attack_success"))
+            if attacked and not is_bad:
+                continue  # neither fine nor bad
+            name = f"{decoder}/{number}"
+            record = sg.Record(value=line.rstrip(b"\n"), origin=name, position=0)
+            events = [replace(event, session_id=name) for event in registry.decoders[decoder]().decode(record)]
+            suite, task = label.get("suite") or label["corpus"], label.get("user_task", name)
+            yield Run(name, suite, task, is_bad, events)
+
+
+def reference(folder: Path, runs: Sequence[Run], left_out: Set[str]) -> list[set[str]]:
     """Return the runs in which each rule of the reference for the desk fired, by the alerts that come with the data."""
     names = {run.name for run in runs}
     fired_in: defaultdict[str, set[str]] = defaultdict(set)
@@ -166,9 +209,23 @@ def reference(folder: Path, runs: Sequence[Run]) -> list[set[str]]:
         alert = json.loads(line)
         path = Path(alert["file"])
         name = f"{'tau2' if path.parent.name == 'tau2' else 'tau-bench'}/{path.name}/{alert['line']}"
-        if name in names and alert["rule"] not in NO_POLICY:
+        if name in names and alert["rule"] not in left_out:
             fired_in[alert["rule"]].add(name)
     return list(fired_in.values())
+
+
+def quiet_of(runs: Sequence[Run], rules: Sequence[set[str]], seed: int) -> Score:
+    """Return the score of the rules with the fewest alarms on fine runs of other tasks, as learned ones are chosen."""
+    total = Score(0, 0, 0, 0)
+    for number in range(FOLDS):
+        known = {run.name for run in runs if fold(run.task, seed) != number and not run.is_bad}
+        test = [run for run in runs if fold(run.task, seed) == number]
+        fired_in: set[str] = set()
+        for rule in sorted(rules, key=lambda names: len(names & known)):
+            if len((fired_in | rule) & known) <= MOST_ALARMS * len(known):
+                fired_in |= rule
+        total += score(test, fired_in)
+    return total
 
 
 def best_of(runs: Sequence[Run], rules: Sequence[set[str]], most_alarms: float) -> Score:
@@ -312,7 +369,8 @@ def main() -> int:
         print(f"{VARIABLE} names no folder with tau_bench in it; there is nothing to measure", file=sys.stderr)
         return 1
     parts: dict[str, Callable[[Path, Registry], None]] = {
-        "": compare, "rules": first_rules, "diff": changes, "scale": scale, "spellings": spellings, "poison": poison
+        "": compare, "others": others, "rules": first_rules, "diff": changes, "scale": scale, "spellings": spellings,
+        "poison": poison
     }  # fmt: skip
     asked = (sys.argv[1:] or [""])[0]
     if asked not in parts:
