@@ -78,7 +78,7 @@ def test_alerts_that_wait_for_a_judge_survive_a_killed_worker(fleet: Fleet, poli
         }
         names = [fleet.start(**settings), fleet.start(**settings)]
         fleet.cluster.fill(fleet.events, refunds())
-        assert holding.came.wait(60), "\n".join(map(fleet.log_of, names))
+        fleet.wait_until(holding.came.is_set)
         fleet.kill(names[0])
         holding.released.set()
         fleet.start(names[0], **settings)
