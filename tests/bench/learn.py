@@ -3,7 +3,7 @@
     STREAM_GUARD_DATA=<folder> python -m tests.bench.learn [others | rules | diff | scale | spellings | poison]
 
 Without a word, it prints the tables of docs/learning.md: fine runs with an alarm and bad runs found, by learned rules
-and by hand-written ones. ``others`` does so on recordings that nothing was decided with, ``rules`` lists the first ones
+and by hand-written ones. ``others`` does so on recordings that no rule was chosen with, ``rules`` lists the first ones
 of each set, ``diff`` what one recording no longer keeps of another, ``scale`` the time for 10,000 sessions,
 ``spellings`` whether other names of tools give the same rules, and ``poison`` what bad sessions among the fine ones do.
 It asserts nothing.
