@@ -11,7 +11,6 @@ from stream_guard.learning.chances import no_accidents
 from stream_guard.learning.classes import is_grave
 
 FALSE_SHARE: Final = 0.1  # of the proposed rules that may be accidents
-_GRAVE_BONUS: Final = 1.0  # a rule about what cannot be undone is worth twice as much as one about reading
 _MOST_SURPRISE: Final = 12.0  # kept by accident once in 160,000: what is surer finds no more
 _LEAST_CERTAINTY: Final = 6.0  # kept by accident once in 20 for what acts, once in 400 for what reads
 _TASKS_OF_BOUND: Final = 50
@@ -25,7 +24,7 @@ def certainty(candidate: RuleCandidate) -> float:
     """
     sure = log(candidate.tasks + 1) if candidate.surprise is None else min(candidate.surprise, _MOST_SURPRISE)
     grave = sum(map(is_grave, candidate.tools)) / max(1, len(candidate.tools))
-    return sure * (1 + _GRAVE_BONUS * grave)
+    return sure * (1 + grave)
 
 
 def worth(candidate: RuleCandidate) -> float:

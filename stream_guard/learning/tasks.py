@@ -16,19 +16,19 @@ _SHARED: Final = 0.5  # of the values of the session that has fewer
 def find_tasks(sessions: Sequence[SessionFacts]) -> None:
     """Give the sessions that are about the same things the same number. None of the groups is larger than a fold.
 
-    Those are about the same that begin with the same words of the user, or that share most of their rare values. A
-    session is compared with the one before it that has the same value, so the time grows with the number of values.
+    Those are about the same that share most of their rare values, or some and the user's first words. A session is
+    compared with the one before it that has the same value, so the time grows with the number of values.
     """
     largest = max(1, len(sessions) // FOLDS)
     groups = _Groups(len(sessions), largest)
-    for places in _holders([() if session.opening is None else (session.opening,) for session in sessions]):
-        for one, other in pairwise(places):
-            groups.join(one, other)
-    holders = _holders([session.values for session in sessions])
-    for _, places in sorted((len(found), found) for found in holders if len(found) <= largest):
-        for one, other in pairwise(places):
-            if _is_same(sessions[one].values, sessions[other].values):
-                groups.join(one, other)
+    openings = [() if session.opening is None else (session.opening,) for session in sessions]
+    for values, is_same in ((openings, _may_be_same), ([session.values for session in sessions], _is_same)):
+        # What more than a fold begins with or has is a form, and not what one task is about.
+        rare = [places for places in _holders(values) if len(places) <= largest]
+        for places in sorted(rare, key=lambda places: (len(places), places)):
+            for one, other in pairwise(places):
+                if is_same(sessions[one].values, sessions[other].values):
+                    groups.join(one, other)
     for place, session in enumerate(sessions):
         session.task = groups.find(place)
     counts = Counter(session.task for session in sessions)
@@ -43,6 +43,10 @@ def _holders(values: Iterable[Iterable[int]]) -> list[list[int]]:
         for value in own:
             found[value].append(place)
     return [places for places in found.values() if len(places) > 1]
+
+
+def _may_be_same(one: set[int], other: set[int]) -> bool:
+    return not one or not other or bool(one & other)
 
 
 def _is_same(one: set[int], other: set[int]) -> bool:

@@ -51,7 +51,7 @@ _HABITS: Final = (
 def mine_habits(facts: Facts) -> Iterator[RuleCandidate]:
     """Yield the habits that the sessions could break."""
     about = {
-        ACTS: [session for session in facts.sessions if any(acts(call.tool) for call in session.calls)],
+        ACTS: [session for session in facts.sessions if any(acts(call.tool) and call.args for call in session.calls)],
         ANY: [session for session in facts.sessions if any(call.args for call in session.calls)],
         "": [session for session in facts.sessions if session.calls],
     }

@@ -204,6 +204,20 @@ def test_sessions_that_begin_with_the_same_words_are_one_task(opening: str, task
     assert len({session.task for session in facts_of(sessions).sessions}) == tasks
 
 
+def test_a_form_that_many_sessions_begin_with_is_no_task() -> None:
+    def tasks(forms: int) -> int:
+        """Sessions about an order each, which begin with one of a few forms."""
+        sessions: list[list[Event]] = []
+        for number in range(60):
+            desk = Desk(f"s{number}")
+            desk.user(f"Please work on the next entry of the list of shop {number % forms}.")
+            desk.call("get", {"order": f"order-{number}"})
+            sessions.append(desk.events)
+        return len({session.task for session in facts_of(sessions).sessions})
+
+    assert tasks(1) == tasks(3) == tasks(12) == 60
+
+
 def test_two_tools_with_the_same_words_in_one_session_keep_their_own_names() -> None:
     tools = ("mcp__slack__post_message", "mcp__github__post_message")
     found = by_id(mine_orders(facts_of(calls(f"s{number}", *tools) for number in range(10))))
