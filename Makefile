@@ -64,7 +64,7 @@ pytest: setup-dev
 	$(BIN)/pytest -m "not slow and not long" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --durations=10 --durations-min=1
 
 # Apart: a process that counts takes two to three times as long for whatever it does.
-CORE := rules unit/engine unit/language unit/policy unit/rules
+CORE := rules unit/judge unit/policy unit/rules
 coverage: setup-dev ## fail where the tests of the pure core reach less than nine tenths of it
 	$(BIN)/pytest -m "not slow and not long" -n $(TESTERS) $(CORE:%=tests/%) --cov
 

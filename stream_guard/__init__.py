@@ -40,21 +40,13 @@ if TYPE_CHECKING:
     from stream_guard.guard.inline import Guard
     from stream_guard.history.opening import open_database
     from stream_guard.hookspecs import hookimpl
-    from stream_guard.kafka.writer import Outgoing, TopicWriter
-    from stream_guard.language.arguments import parse_arguments, parse_json
-    from stream_guard.language.conditions import Condition
-    from stream_guard.language.durations import Duration
-    from stream_guard.language.equality import json_equal
-    from stream_guard.language.paths import MISSING, Path
-    from stream_guard.language.patterns import Regex, ToolPattern, literal
-    from stream_guard.language.payload_texts import payload_texts
-    from stream_guard.language.similarity import Measure
-    from stream_guard.language.sketch import Sketch, sketch_number
-    from stream_guard.language.strict_json import check_json
-    from stream_guard.language.text_protocols import TextProtocol
-    from stream_guard.language.tool_words import tool_words
-    from stream_guard.language.traceparent import span_place
-    from stream_guard.model import (
+    from stream_guard.http.traceparent import span_place
+    from stream_guard.judge.arguments import parse_arguments, parse_json, payload_texts
+    from stream_guard.judge.conditions import Condition
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.durations import Duration
+    from stream_guard.judge.equality import json_equal
+    from stream_guard.judge.model import (
         EVENT_KINDS,
         Action,
         Alert,
@@ -75,11 +67,28 @@ if TYPE_CHECKING:
         Unsure,
         UserMessage,
     )
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.paths import MISSING, Path
+    from stream_guard.judge.patterns import Regex, ToolPattern, literal, tool_words
+    from stream_guard.judge.ports import Answer
+    from stream_guard.judge.rule import (
+        SETTLED,
+        Example,
+        Need,
+        NoState,
+        Params,
+        Rule,
+        RuleType,
+        State,
+        TextPattern,
+        ToolFilter,
+        Verdict,
+    )
+    from stream_guard.judge.sketch import Sketch, sketch_number
+    from stream_guard.judge.spec import Policy, RuleSpec
+    from stream_guard.judge.strict_json import check_json
+    from stream_guard.kafka.writer import Outgoing, TopicWriter
     from stream_guard.pipeline import open_table
-    from stream_guard.policy.spec import Policy, RuleSpec
     from stream_guard.ports import (
-        Answer,
         Command,
         Decoder,
         Dialect,
@@ -96,19 +105,6 @@ if TYPE_CHECKING:
     )
     from stream_guard.redaction import redact, redact_text
     from stream_guard.registry import Registry, build_registry
-    from stream_guard.rule import (
-        SETTLED,
-        Example,
-        Need,
-        NoState,
-        Params,
-        Rule,
-        RuleType,
-        State,
-        TextPattern,
-        ToolFilter,
-        Verdict,
-    )
     from stream_guard.running.front_door import (
         RunSummary,
         evaluate,
@@ -119,6 +115,8 @@ if TYPE_CHECKING:
     )
     from stream_guard.running.recordings import RecordedEvents
     from stream_guard.settings import JudgeSettings, RouteSettings, Settings, load_settings
+    from stream_guard.settings.text_protocols import TextProtocol
+    from stream_guard.similarity import Measure
     from stream_guard.storage.line_log import LineLog
 
 __all__ = [
@@ -273,20 +271,18 @@ _MODULES: Final = {
     "stream_guard.history.opening": ("open_database",),
     "stream_guard.hookspecs": ("hookimpl",),
     "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
-    "stream_guard.language.arguments": ("parse_arguments", "parse_json"),
-    "stream_guard.language.conditions": ("Condition",),
-    "stream_guard.language.durations": ("Duration",),
-    "stream_guard.language.equality": ("json_equal",),
-    "stream_guard.language.paths": ("MISSING", "Path"),
-    "stream_guard.language.patterns": ("Regex", "ToolPattern", "literal"),
-    "stream_guard.language.payload_texts": ("payload_texts",),
-    "stream_guard.language.tool_words": ("tool_words",),
-    "stream_guard.language.traceparent": ("span_place",),
-    "stream_guard.language.similarity": ("Measure",),
-    "stream_guard.language.sketch": ("Sketch", "sketch_number"),
-    "stream_guard.language.strict_json": ("check_json",),
-    "stream_guard.language.text_protocols": ("TextProtocol",),
-    "stream_guard.model": (
+    "stream_guard.judge.arguments": ("parse_arguments", "parse_json", "payload_texts"),
+    "stream_guard.judge.conditions": ("Condition",),
+    "stream_guard.judge.durations": ("Duration",),
+    "stream_guard.judge.equality": ("json_equal",),
+    "stream_guard.judge.paths": ("MISSING", "Path"),
+    "stream_guard.judge.patterns": ("Regex", "ToolPattern", "literal", "tool_words"),
+    "stream_guard.http.traceparent": ("span_place",),
+    "stream_guard.similarity": ("Measure",),
+    "stream_guard.judge.sketch": ("Sketch", "sketch_number"),
+    "stream_guard.judge.strict_json": ("check_json",),
+    "stream_guard.settings.text_protocols": ("TextProtocol",),
+    "stream_guard.judge.model": (
         "Action",
         "Alert",
         "Decision",
@@ -307,11 +303,11 @@ _MODULES: Final = {
         "Unsure",
         "UserMessage",
     ),
-    "stream_guard.observability.counts": ("Counts",),
+    "stream_guard.judge.counts": ("Counts",),
     "stream_guard.pipeline": ("open_table",),
-    "stream_guard.policy.spec": ("Policy", "RuleSpec"),
+    "stream_guard.judge.spec": ("Policy", "RuleSpec"),
+    "stream_guard.judge.ports": ("Answer",),
     "stream_guard.ports": (
-        "Answer",
         "Command",
         "Decoder",
         "Dialect",
@@ -328,7 +324,7 @@ _MODULES: Final = {
     ),
     "stream_guard.redaction": ("redact", "redact_text"),
     "stream_guard.registry": ("Registry", "build_registry"),
-    "stream_guard.rule": (
+    "stream_guard.judge.rule": (
         "Example",
         "Need",
         "NoState",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.settings import JudgeSettings
 
 MAX_ANSWER: Final = 1_000_000  # bytes of a reply that are read; an endpoint must not fill the memory

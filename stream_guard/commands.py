@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.distribution import NAME, install_line
 from stream_guard.errors import SettingsError
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Command
 from stream_guard.reports import ReportForm
 
@@ -135,7 +135,7 @@ class RecordingReader:
 
     def __init__(self, form: str, registry: Registry, settings: Settings) -> None:
         from stream_guard.decoding.dead_letters import DeadLetters
-        from stream_guard.observability.counts import Counts
+        from stream_guard.judge.counts import Counts
         from stream_guard.running.assembly import Assembly
 
         self._form = form

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Protocol
 
 import msgspec
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 
 class RecordedCall(msgspec.Struct, frozen=True, gc=False):

@@ -13,9 +13,10 @@ if TYPE_CHECKING:  # names alone are needed, and plugins that bring commands mus
     from collections.abc import Iterable, Mapping
 
     from stream_guard.diff_axes import DiffAxis
-    from stream_guard.language.similarity import Similarity
-    from stream_guard.ports import Answer, Command, Decoder, Dialect, PolicyPack, Question, Sink, TokenSource
-    from stream_guard.rule import RuleType
+    from stream_guard.judge.ports import Answer
+    from stream_guard.judge.rule import RuleType
+    from stream_guard.ports import Command, Decoder, Dialect, PolicyPack, Question, Sink, TokenSource
+    from stream_guard.similarity import Similarity
 
 
 PROJECT = "stream_guard"

@@ -19,14 +19,15 @@ from typing import Protocol
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
 from stream_guard.decoding.redriven import letter_of
-from stream_guard.engine import Engine
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import NO_ANSWERS, Decoder, JudgeAnswers, Record, Store
-from stream_guard.rule import Mode
-from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.table import SessionTable
+from stream_guard.judge.clock import SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers, Store
+from stream_guard.judge.rule import Mode
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
+from stream_guard.ports import Decoder, Record
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
 
 import msgspec
 
 from stream_guard.errors import DecodeError, Place, Problem
-from stream_guard.model import Alert, Event, Json
+from stream_guard.judge.model import Alert, Event, Json
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -166,22 +166,6 @@ class Decoder(Protocol):
         return ()
 
 
-class Store(Protocol):
-    """Where sessions that are not in memory live; the blobs are opaque to it."""
-
-    def get(self, session_id: str) -> bytes | None:
-        """Return what was put last, or None."""
-
-    def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
-        """Keep the blob; ``deadline`` is when the session next wants to be woken."""
-
-    def drop(self, session_id: str) -> None:
-        """Forget the session."""
-
-    def deadlines(self) -> Iterator[tuple[str, float | None]]:
-        """Yield every session there is, with its deadline (used once, after a restart)."""
-
-
 class Sink(Protocol):
     """The base of every sink: a place to send alerts. One instance is opened per run.
 
@@ -306,42 +290,6 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     settings: Any = None  # the section ``judge`` of the settings
     timeout: float | None = None  # seconds in which an answer is of use
     id: str = ""  # an answer must repeat it, where it is given: text that an agent wrote cannot know it
-
-
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a judge said."""
-
-    violated: bool | None  # None: it could not tell, and ``explanation`` says why; never a pass
-    confidence: float
-    explanation: str = ""
-    tokens: int = 0
-    cost_usd: float = 0.0
-    is_counted: bool = False  # whether that is certainly all that it took; where not, a budget takes the worst case
-    id: str = ""  # of an answer on record: which one it is
-    retry_after: float | None = None  # seconds after which the same question may be answered; None: asking is of no use
-
-
-class JudgeAnswers(Protocol):
-    """What judges have answered. A judgement is a function of the events and of these, so a replay repeats it."""
-
-    asks: bool  # whether questions without an answer are wanted: as findings that have an ``inquiry``
-
-    def find(self, digest: str) -> Answer | None:
-        """Return the recorded answer to an inquiry, by its digest, or None."""
-
-
-class NoJudgeAnswers:
-    """No judge was asked, and none will be."""
-
-    asks = False
-
-    def find(self, digest: str) -> Answer | None:
-        """Return nothing."""
-        del digest
-        return None
-
-
-NO_ANSWERS: Final[JudgeAnswers] = NoJudgeAnswers()
 
 
 class PolicyPack(msgspec.Struct, frozen=True, kw_only=True):

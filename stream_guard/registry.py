@@ -12,11 +12,11 @@ import pluggy
 from stream_guard import hookspecs
 from stream_guard.diff_axes import DiffAxis
 from stream_guard.errors import PluginError
-from stream_guard.language.similarity import SIMILARITIES, Similarity
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
+from stream_guard.judge.rule import Rule, RuleType
 from stream_guard.ports import Command, Decoder, Dialect, PolicyPack, Sink, TokenSource
-from stream_guard.rule import Rule, RuleType
 from stream_guard.settings import PluginSettings
+from stream_guard.similarity import SIMILARITIES, Similarity
 
 _TABLES: Final = (
     "rules",

@@ -6,8 +6,8 @@ from typing import Any
 
 from stream_guard.guard.clocks import ReplayClock
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Decision, Event, Finding, ToolCall
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Decision, Event, Finding, ToolCall
+from stream_guard.judge.spec import Policy
 
 
 class ReplayingGuard:

@@ -57,8 +57,8 @@ class OtlpSink(Sink):
         now, place = self._clock(), span_place(alert.labels)
         attributes: dict[str, str] = {
             "stream_guard.alert.id": alert.alert_id,
-            "stream_guard.rule.id": alert.rule_id,
-            "stream_guard.rule.kind": alert.kind,
+            "stream_guard.judge.rule.id": alert.rule_id,
+            "stream_guard.judge.rule.kind": alert.kind,
             "stream_guard.event.id": alert.event_id,
             "stream_guard.policy.version": alert.policy_version,
             "stream_guard.reason": alert.reason,

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.model import Alert, Finding
+from stream_guard.judge.model import Alert, Finding
 from stream_guard.redaction import mask_id, mask_secrets, redact
 
 _LONG: Final = 1000  # characters: of a longer name only the beginning is kept

@@ -16,8 +16,8 @@ from stream_guard.alerting.alerts import for_outside, make_alert
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import SinkQueue
 from stream_guard.errors import SinkError, StoreError
-from stream_guard.model import Alert, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Alert, Finding
 from stream_guard.ports import Sink
 
 Result = TypeVar("Result")

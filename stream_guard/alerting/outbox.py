@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.alerting.alerts import decode_alert, encode_alert
 from stream_guard.errors import StoreError
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 from stream_guard.storage.private_files import PRIVATE, create_private
 from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 

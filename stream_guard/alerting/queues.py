@@ -15,8 +15,8 @@ from stream_guard.alerting.outbox import AlertOutbox, Queued, State
 from stream_guard.alerting.routes import AlertRoute, FloodGuard
 from stream_guard.alerting.summaries import sum_up
 from stream_guard.errors import SinkError, StoreError
-from stream_guard.model import Alert
-from stream_guard.observability.counts import Counts, DeliveryResult
+from stream_guard.judge.counts import Counts, DeliveryResult
+from stream_guard.judge.model import Alert
 from stream_guard.ports import ResolvingSink, Sink
 
 _BATCH: Final = 100  # alerts that a sink is given at once

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
-from stream_guard.engine.cross_session import TENANT
-from stream_guard.language.patterns import ToolPattern
-from stream_guard.model import Alert, Severity
+from stream_guard.judge.cross_session import TENANT
+from stream_guard.judge.model import Alert, Severity
+from stream_guard.judge.patterns import ToolPattern
 from stream_guard.settings import RouteSettings
 
 _MOST_KEYS: Final = 10_000  # rules and tenants that a window counts apart; the others share one count

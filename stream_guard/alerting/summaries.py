@@ -8,8 +8,8 @@ from hashlib import sha256
 from typing import Final
 
 from stream_guard.alerting.routes import AlertRoute, severity_of
-from stream_guard.engine.cross_session import TENANT
-from stream_guard.model import Alert
+from stream_guard.judge.cross_session import TENANT
+from stream_guard.judge.model import Alert
 
 SUMMARY: Final = "stream_guard_summary"
 DIGEST: Final = "stream_guard_digest"

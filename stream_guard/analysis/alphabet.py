@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
-from stream_guard.language.conditions import GROUPS
-from stream_guard.language.patterns import Regex, ToolPattern
-from stream_guard.model import Json
+from stream_guard.judge.conditions import GROUPS
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import Regex, ToolPattern
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.policy.paths import events_handled
-from stream_guard.policy.spec import RuleSpec
 
 Item: TypeAlias = dict[str, Any]
 """One event in the shorthand."""

@@ -9,9 +9,9 @@ import msgspec
 
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.analysis.labels import Labels, is_bad
-from stream_guard.model import Alert, Event, Finding
+from stream_guard.judge.model import Alert, Event, Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
 from stream_guard.settings import SessionLimits
 
 

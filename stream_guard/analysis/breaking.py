@@ -11,10 +11,10 @@ from typing import Any, Final, TypeAlias
 
 from stream_guard.analysis.alphabet import Item, alphabet
 from stream_guard.errors import StreamGuardError
-from stream_guard.model import Event, Finding, Json
+from stream_guard.judge.model import Event, Finding, Json
+from stream_guard.judge.spec import Policy, RuleSpec
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.sessions.table import SessionTable
 
 Trace: TypeAlias = tuple[Item, ...]
 ReadTrace: TypeAlias = Callable[[Iterable[Mapping[str, Json]], str], list[Event]]

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.language.conditions import Condition
-from stream_guard.model import Event, Finding, Json, ToolCall, ToolResult, Turn
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.model import Event, Finding, Json, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import Policy, version_of
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy, version_of
 
 _TRIED: Final = 12  # candidates that are replayed
 _VALUES: Final = 5  # of one list

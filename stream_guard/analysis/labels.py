@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stream_guard.errors import SettingsError
-from stream_guard.model import Finding
+from stream_guard.judge.model import Finding
 
 Label: TypeAlias = bool | int | Sequence[str]
 Labels: TypeAlias = Mapping[str, Label]

@@ -9,14 +9,14 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from stream_guard.analysis.alphabet import patterns_in
-from stream_guard.engine.bound import needed_paths
-from stream_guard.language.patterns import ToolPattern
-from stream_guard.model import Event, Json, ToolCall, Turn, UserMessage
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.gates import certain_leaves
+from stream_guard.judge.bound import needed_paths
+from stream_guard.judge.conditions import certain_leaves
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Json, ToolCall, Turn, UserMessage
+from stream_guard.judge.patterns import ToolPattern
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.policy.message_parts import printable
 from stream_guard.policy.paths import events_handled
-from stream_guard.policy.spec import Policy, RuleSpec
 
 Awaited: TypeAlias = Literal["tool", "path", "text", "event"]
 

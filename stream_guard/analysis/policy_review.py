@@ -11,13 +11,13 @@ from stream_guard.analysis.breaking import BreakingTraces, ReadTrace
 from stream_guard.analysis.never_saw import never_saw
 from stream_guard.analysis.rule_pairs import MOST_RULES, Relation, remarks
 from stream_guard.errors import Problem
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.pipeline import open_table
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import always_holds, denies_itself
 from stream_guard.policy.message_parts import printable
-from stream_guard.policy.spec import Policy, RuleSpec
 
 _CODES: Final[Mapping[Relation, Code]] = {
     "same": Code.SAME,

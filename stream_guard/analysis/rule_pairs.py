@@ -14,8 +14,8 @@ from typing import Final, Literal, TypeAlias
 
 from stream_guard.analysis.alphabet import Item, alphabet, tools_of, words_of
 from stream_guard.analysis.breaking import BreakingTraces, ReadTrace, Trace, TraceJudge, is_real
-from stream_guard.model import Json
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.model import Json
+from stream_guard.judge.spec import Policy, RuleSpec
 
 Relation: TypeAlias = Literal["same", "covered", "contradicts", "never", "always"]
 

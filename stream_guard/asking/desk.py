@@ -22,9 +22,10 @@ from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database, Row, Statements
 from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Finding, resolved
-from stream_guard.observability.counts import Counts, InquiryResult
-from stream_guard.ports import Answer, Question
+from stream_guard.judge.counts import Counts, InquiryResult
+from stream_guard.judge.model import Finding, resolved
+from stream_guard.judge.ports import Answer
+from stream_guard.ports import Question
 from stream_guard.redaction import redact_text
 from stream_guard.settings import JudgeSettings
 

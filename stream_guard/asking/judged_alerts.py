@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.asking.desk import QuestionDesk, SettledFinding
-from stream_guard.engine import Engine
-from stream_guard.model import Alert, Finding
-from stream_guard.ports import NO_ANSWERS, JudgeAnswers
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Alert, Finding
+from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
 
 
 class JudgedAlerts:

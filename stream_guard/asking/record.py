@@ -9,7 +9,7 @@ from typing import Final
 from stream_guard.history import inquiries
 from stream_guard.history.database import Database
 from stream_guard.history.inquiries import AskedInquiry
-from stream_guard.ports import Answer
+from stream_guard.judge.ports import Answer
 
 _REMEMBERED: Final = 4096  # answers in memory
 

@@ -16,8 +16,8 @@ from stream_guard.cli.forms import FindingFormat
 from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.decoding.selection import TimeSpan
 from stream_guard.errors import SettingsError
-from stream_guard.model import Alert
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Alert
+from stream_guard.judge.spec import Policy
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.settings import SessionLimits
 

@@ -18,9 +18,9 @@ from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.demo.sessions import BAD, sample_events
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event
 from stream_guard.learning.collecting import collect
-from stream_guard.model import Event
-from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.schema import policy_schema
 from stream_guard.running.assembly import Assembly

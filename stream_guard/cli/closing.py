@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from stream_guard.analysis.never_saw import in_words, never_saw
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.message_parts import printable
-from stream_guard.policy.spec import Policy
 
 
 def say_at_end(policy: Policy, counts: Counts, *, recorded: bool, as_json: bool = False) -> None:

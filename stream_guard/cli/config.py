@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from stream_guard.commands import SettingsFile
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 _PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s@]*@")
 

@@ -12,7 +12,7 @@ import typer
 
 from stream_guard.commands import INCONCLUSIVE, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 
 
 def convert(

@@ -16,9 +16,9 @@ from stream_guard.cli.run import open_page, say_again, say_counts, stop_on_signa
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.spec import Policy
     from stream_guard.page.mounting import PageServer
-    from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import KafkaSettings, Settings
 
@@ -37,7 +37,7 @@ def demo(
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
     from stream_guard.demo.live_sessions import LiveSessions
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run
     from stream_guard.settings import load_settings
@@ -105,8 +105,8 @@ def write_sample_report(folder: Path, events: Path, policy: Policy) -> None:
     """Write what ``check`` says of the sample events into a folder, so that the page has a report to show."""
     import msgspec
 
-    from stream_guard.model import Event, Finding
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.model import Event, Finding
     from stream_guard.pipeline import open_table
     from stream_guard.reports.findings import FindingReport, to_html
 

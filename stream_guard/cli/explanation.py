@@ -20,11 +20,11 @@ from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry,
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
 from stream_guard.history import incidents
-from stream_guard.language.described_tools import described_classes, offered_tools
-from stream_guard.language.patterns import classes_of
+from stream_guard.judge.patterns import classes_of
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.policy.message_parts import did_you_mean
-from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.reports.safe import visible
+from stream_guard.starting.described_tools import described_classes, offered_tools
 
 _MOST_CHANGES: Final = 8  # entries that made a state what it was, the latest ones
 _MOST_TOOLS: Final = 8

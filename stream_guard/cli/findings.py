@@ -14,8 +14,8 @@ from stream_guard.cli.forms import FailOnSeverity, FindingFormat, ReportedFormat
 from stream_guard.cli.listing import print_table
 from stream_guard.cli.timeline import STYLES, TimelinePrinter
 from stream_guard.commands import FINDINGS, INCONCLUSIVE, print_text
-from stream_guard.model import Alert, Finding, Severity
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Alert, Finding, Severity
 from stream_guard.reports.findings import FindingReport, by_session, to_github, to_html, to_junit, to_markdown, to_sarif
 from stream_guard.reports.safe import visible
 from stream_guard.running.assembly import Assembly

@@ -15,10 +15,10 @@ from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.cli.progress import extent_of_all, show_progress
 from stream_guard.cli.sharing import Job, open_workers
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
-from stream_guard.ports import Answer
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.ports import Answer
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.replay import Replay
 

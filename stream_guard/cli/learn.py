@@ -14,7 +14,7 @@ from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
     from stream_guard.analysis.labels import Labels
-    from stream_guard.model import Event
+    from stream_guard.judge.model import Event
     from stream_guard.running.assembly import Assembly
 
 

@@ -13,10 +13,10 @@ from stream_guard.errors import SettingsError
 from stream_guard.history import lessons
 from stream_guard.history.database import Database
 from stream_guard.history.lessons import SHOWN_SESSIONS, KeptLesson, LessonState
+from stream_guard.judge.model import Json
 from stream_guard.learning.answers import answers_file, read_answers
 from stream_guard.learning.drift import RecordingDrift
 from stream_guard.learning.learned import Learned, Lesson
-from stream_guard.model import Json
 from stream_guard.policy.editing import add_rules
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.message_parts import did_you_mean, show

@@ -16,10 +16,10 @@ from stream_guard.analysis.policy_review import TraceReview, odd_rules, too_many
 from stream_guard.cli.forms import ProblemFormat
 from stream_guard.cli.policy import expand_files
 from stream_guard.errors import Place, PolicyError, Problem
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.policy.codes import Code
 from stream_guard.policy.load import SUFFIXES, load_policy
 from stream_guard.policy.message_parts import printable, show
-from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.reports import Level, annotation
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents

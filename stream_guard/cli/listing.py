@@ -68,7 +68,7 @@ def show_one(record: msgspec.Struct | dict[str, Any]) -> None:
 
 def undisguised(line: str) -> str:
     """Return a line of JSON with what cannot be seen escaped, and all but ASCII where letters imitate others."""
-    from stream_guard.language.lookalikes import see_through
+    from stream_guard.judge.patterns import see_through
 
     if line.isascii() and line.isprintable():
         return line

@@ -82,7 +82,7 @@ def _gate_of(policy: Path | None, checkpoint: str | None, assembly: Assembly) ->
         from stream_guard.serve.own_gate import OwnGate
     except ModuleNotFoundError as error:
         raise SettingsError(f"--policy needs {error.name}; install it with: {install_line('serve')}") from None
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
 
     loaded = assembly.load_policy(policy)
     for warning in loaded.warnings:

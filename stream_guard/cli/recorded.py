@@ -14,9 +14,9 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import SettingsError
 from stream_guard.explaining import SessionTimeline, follow_session
 from stream_guard.explaining.survey import SessionSurvey
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.message_parts import did_you_mean
-from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.settings import load_settings

@@ -22,10 +22,10 @@ from stream_guard.commands import INCONCLUSIVE
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import BUCKETS, Pacer, TimeSpan
 from stream_guard.errors import SettingsError
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding, Severity
+from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
-from stream_guard.model import Finding, Severity
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.replay import GIVEN_META, REPORTED_META, Given, Replay, ReplaySummary
 from stream_guard.storage.stores import CheckpointStore

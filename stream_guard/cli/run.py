@@ -17,9 +17,9 @@ from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.spec import Policy
     from stream_guard.page.mounting import PageServer
-    from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import EmbeddedRunner, RunOptions
     from stream_guard.worker.rollouts import ListedRollout
@@ -66,7 +66,7 @@ def run(  # noqa: PLR0913, PLR0917  # as many as a user may say
 ) -> None:
     """Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM."""
     from stream_guard.cli.closing import say_at_end
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
     from stream_guard.running.embedded import RunOptions, open_run
     from stream_guard.sources import is_endless
 

@@ -18,11 +18,11 @@ import typer
 from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
-from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Source
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.replay import LocalWorker, ShareReader, ShareWorker, can_be_shared, without_eviction

@@ -22,7 +22,7 @@ from stream_guard.commands import ListFormat, PolicyFile, SettingsFile, SourceFo
 from stream_guard.errors import SettingsError
 from stream_guard.history import verdicts
 from stream_guard.history.verdicts import Verdict, Word
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 
 if TYPE_CHECKING:
     from stream_guard.history.database import Database

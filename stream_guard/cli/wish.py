@@ -12,7 +12,7 @@ from stream_guard.commands import INCONCLUSIVE, SettingsFile, load_plugins, prin
 if TYPE_CHECKING:
     from stream_guard.cookbook.ranking import Ranked
     from stream_guard.cookbook.recipes import Recipe
-    from stream_guard.rule import RuleType
+    from stream_guard.judge.rule import RuleType
 
 _FITS: Final = 0.45  # a lower score says that words are shared, not that the wish is
 _NEAR: Final = 0.3  # the share of the best score from which on others are shown

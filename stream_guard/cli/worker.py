@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from stream_guard.decoding.dead_letters import DeadLetters
-    from stream_guard.engine import Engine
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.fold import Engine
+    from stream_guard.judge.spec import Policy
     from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
     from stream_guard.page.mounting import PageServer
-    from stream_guard.policy.spec import Policy
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.reload import ReloadingPolicy
     from stream_guard.settings import LogSettings, Settings, StatusSettings
@@ -68,7 +68,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     """Watch the topics together with the other workers of the group; ends on SIGINT and SIGTERM."""
     from prometheus_client import CollectorRegistry
 
-    from stream_guard.observability.counts import Counts
+    from stream_guard.judge.counts import Counts
     from stream_guard.observability.logs import set_up_logs
     from stream_guard.observability.metrics import Metrics
     from stream_guard.running.assembly import Assembly
@@ -198,7 +198,7 @@ def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
 
 def _open_engine(assembly: Assembly, policy: Policy, counts: Counts) -> Engine:
     """Return the rules, ready to run, with the desk where their questions to a judge wait, if they have any."""
-    from stream_guard.engine import Engine
+    from stream_guard.judge.fold import Engine
     from stream_guard.running.assembly import start_desk
 
     desk = assembly.open_desk(policy, f"worker {assembly.settings.worker.group}", counts)

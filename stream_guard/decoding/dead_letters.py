@@ -13,8 +13,8 @@ import msgspec
 import xxhash
 
 from stream_guard.errors import StoreError
-from stream_guard.model import resolved
-from stream_guard.observability.counts import Counts, DeadLetterClass
+from stream_guard.judge.counts import Counts, DeadLetterClass
+from stream_guard.judge.model import resolved
 from stream_guard.ports import Record
 from stream_guard.redaction import mask_secrets
 from stream_guard.storage.line_log import LineLog

@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
+from stream_guard.decoding.odd_json import read_odd_json
 from stream_guard.errors import DecodeError
-from stream_guard.language.arguments import parse_json
-from stream_guard.language.odd_json import read_odd_json
-from stream_guard.model import Event, Json
+from stream_guard.judge.arguments import parse_json
+from stream_guard.judge.model import Event, Json
 from stream_guard.ports import Decoder, Record
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
 MAX_NAME: Final = 1000  # characters
 _NAMES: Final = ("session_id", "event_id", "agent", "run_id", "trace_id", "part", "tool", "call_id")

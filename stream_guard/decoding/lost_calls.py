@@ -8,7 +8,7 @@ from typing import Any, Final
 import re2
 import xxhash
 
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from stream_guard.ports import Record
 
 _HEAD: Final = 1_000_000  # characters of a record that are searched

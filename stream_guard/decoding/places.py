@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from stream_guard.decoding.selection import bucket_of
 from stream_guard.errors import Place
-from stream_guard.model import Event, Finding
+from stream_guard.judge.model import Event, Finding
 from stream_guard.ports import Record
 
 _ENTRIES: Final = 3 * 32  # for the latest events of one session; up to twice as many are there

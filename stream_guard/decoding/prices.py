@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from stream_guard.decoding.wrapping import WrappedDecoder
-from stream_guard.model import Event, Json, Turn
+from stream_guard.judge.model import Event, Json, Turn
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import ModelPrice
 

@@ -9,9 +9,9 @@ from stream_guard.decoding.long_names import MAX_NAME, check_names
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.decoding.redriven import letter_of, named_after
 from stream_guard.errors import DecodeError
-from stream_guard.model import RESERVED, Event, check_session_id
+from stream_guard.judge.memory import DecoderMemory
+from stream_guard.judge.model import RESERVED, Event, check_session_id
 from stream_guard.ports import Decoder, Memory, Record
-from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.storage.stores import MemoryStore
 
 

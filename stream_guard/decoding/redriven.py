@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Record
 
 REDRIVEN: Final = "stream_guard_redriven"  # the id of the letter

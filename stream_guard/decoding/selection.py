@@ -11,7 +11,7 @@ from zlib import crc32
 
 from stream_guard.decoding.lost_calls import lost_call
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, check_session_id
+from stream_guard.judge.model import Event, check_session_id
 from stream_guard.ports import Decoder, Memory, Record
 
 BUCKETS: Final = 1024  # of sessions; each belongs to one share as a whole, however many shares there are

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from stream_guard.decoding.wrapping import WrappedDecoder
-from stream_guard.engine.cross_session import TENANT
-from stream_guard.model import RESERVED, Event
+from stream_guard.judge.cross_session import TENANT
+from stream_guard.judge.model import RESERVED, Event
+from stream_guard.judge.shares import tenant_session
 from stream_guard.ports import Decoder, Memory
-from stream_guard.sessions.shares import tenant_session
 
 
 class TenantDecoder(WrappedDecoder):

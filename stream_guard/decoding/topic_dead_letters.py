@@ -6,8 +6,8 @@ from typing import Final
 
 from stream_guard.decoding.dead_letters import HEAD, DeadLetters
 from stream_guard.errors import SinkError, StoreError
+from stream_guard.judge.counts import Counts, DeadLetterClass
 from stream_guard.kafka.writer import Outgoing, TopicWriter
-from stream_guard.observability.counts import Counts, DeadLetterClass
 from stream_guard.ports import Record
 
 REASON: Final = "stream_guard_reason"

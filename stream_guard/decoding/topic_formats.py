@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Decoder, Memory, Record
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from stream_guard.decoding.wrapping import WrappedDecoder
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Decoder
 
 Watch: TypeAlias = Callable[[Sequence[Event]], None]

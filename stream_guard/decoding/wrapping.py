@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Decoder, Memory, Record
 
 

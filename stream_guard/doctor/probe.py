@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import PROBE
-from stream_guard.model import Action, ToolCall
+from stream_guard.judge.model import Action, ToolCall
 
 _PATIENCE = 5.0  # seconds
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from stream_guard.doctor.topics import Check, Status
 from stream_guard.errors import SettingsError, SinkError
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 from stream_guard.ports import ProbedSink, Sink
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import RouteSettings

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Final, TypeAlias
 
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Decoder, Record
 
 AHEAD: Final = 5.0  # seconds an event may be in the future before that is a failure

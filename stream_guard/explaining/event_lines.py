@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from stream_guard.model import Event, GateDecision, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, GateDecision, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.redaction import redact
 from stream_guard.reports.safe import excerpt, visible
 

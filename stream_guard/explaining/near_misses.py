@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stream_guard.engine.bound import BoundRule, overrides
 from stream_guard.explaining.event_lines import describe_event, describe_value
 from stream_guard.explaining.states import NOTHING, StateWords, take
-from stream_guard.language.conditions import Leaf
-from stream_guard.language.paths import MISSING
-from stream_guard.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.rule import Rule, State, ToolFilter, Verdict
+from stream_guard.judge.bound import BoundRule, overrides
+from stream_guard.judge.conditions import Leaf
+from stream_guard.judge.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.paths import MISSING
+from stream_guard.judge.rule import Rule, State, ToolFilter, Verdict
+from stream_guard.judge.spec import Policy, RuleSpec
 
 _HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",

@@ -6,9 +6,9 @@ import re
 from typing import Final
 
 from stream_guard.explaining.event_lines import describe_value
-from stream_guard.language.conditions import GROUPS
-from stream_guard.model import Action, Json, Scope
-from stream_guard.policy.spec import ALL_KEY, SESSION_KEY, RuleSpec
+from stream_guard.judge.conditions import GROUPS
+from stream_guard.judge.model import Action, Json, Scope
+from stream_guard.judge.spec import ALL_KEY, SESSION_KEY, RuleSpec
 
 _PARAM: Final = re.compile(r"``(\w+)``")
 _SHOWN: Final = 60

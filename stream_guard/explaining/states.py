@@ -9,10 +9,10 @@ from zlib import crc32
 
 import msgspec
 
-from stream_guard.language.sketch import Sketch
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
+from stream_guard.judge.rule import State
+from stream_guard.judge.sketch import Sketch
 from stream_guard.redaction import redact_text
-from stream_guard.rule import State
 
 _MOST_FIELDS: Final = 8
 _MOST_ITEMS: Final = 3

@@ -11,12 +11,12 @@ import msgspec
 
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.watching import show_all, watch
-from stream_guard.model import Event, Finding, SessionEnd, Severity, ToolCall, Turn
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding, SessionEnd, Severity, ToolCall, Turn
+from stream_guard.judge.rule import State, Verdict
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy, RuleSpec
 from stream_guard.reports.safe import visible
-from stream_guard.rule import State, Verdict
 from stream_guard.settings import SessionLimits
 
 _MOST_TOOLS: Final = 20

@@ -14,21 +14,21 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.engine.bound import BoundRule
 from stream_guard.errors import Place
 from stream_guard.explaining.event_lines import describe_event, tool_of
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.states import NOTHING, StateWords, take
 from stream_guard.explaining.watching import watch
-from stream_guard.model import Event, Finding, Json, SessionEnd
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding, Json, SessionEnd
+from stream_guard.judge.ports import Store
+from stream_guard.judge.rule import Mode, State, Verdict
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import Store
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import visible
-from stream_guard.rule import Mode, State, Verdict
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 
 EntryKind: TypeAlias = Literal[

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from stream_guard.engine.bound import overrides
 from stream_guard.explaining.states import take
-from stream_guard.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.policy.spec import Policy, RuleSpec
-from stream_guard.rule import ALL_MODES, NoState, Params, Rule, RuleType, State, Verdict
+from stream_guard.judge.bound import overrides
+from stream_guard.judge.model import Event, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.rule import ALL_MODES, NoState, Params, Rule, RuleType, State, Verdict
+from stream_guard.judge.spec import Policy, RuleSpec
 
 EVERY_EVENT: Final = "stream_guard_every_event"
 """The id of the rule that sees every event. It never fires."""

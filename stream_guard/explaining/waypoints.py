@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 from stream_guard.explaining.timeline import SessionTimeline, StateChange, follow_on
 from stream_guard.explaining.watching import show_all
-from stream_guard.model import Event, Finding
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 

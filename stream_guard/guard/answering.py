@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard.history.review_rows import Review, Status
-from stream_guard.language.lookalikes import fold_all
+from stream_guard.judge.patterns import fold_all
 
 TIMEOUT: Final = "timeout"  # stands for the person when nobody answered in time
 ITSELF: Final = "stream_guard"  # stands for the person when nobody could be asked

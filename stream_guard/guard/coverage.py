@@ -6,10 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stream_guard.engine import Engine
-from stream_guard.engine.bound import BoundRule
-from stream_guard.model import Action, Decision, RuleCoverage, ToolCall
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Action, Decision, RuleCoverage, ToolCall
+from stream_guard.judge.spec import Policy
 
 _KNOWN: Final = 4096  # answers kept; agents choose the names of tools and agents
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, Literal
 
-from stream_guard.engine import Engine
-from stream_guard.engine.gaps import NO_ANSWER
-from stream_guard.engine.judged import is_answered
-from stream_guard.engine.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
 from stream_guard.guard.coverage import Coverage
-from stream_guard.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.findings import is_answered
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.gaps import NO_ANSWER
+from stream_guard.judge.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
+from stream_guard.judge.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.redaction import redact_text
 
 _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
@@ -22,6 +22,7 @@ _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session
     Action.TERMINATE_SESSION: "terminate_session",
     Action.MODIFY: "allow",  # the event before it is the call as it runs
 }
+_MOST_REASON: Final = 400  # characters
 _LIMIT: Final = "further findings of this rule wait for its cooldown"
 _WRITE_PLAINLY: Final = "to pass: arguments as one JSON object, each key once"
 _FAILED: Final = "the rule could not judge"
@@ -104,11 +105,13 @@ class Decider:
         if objection.cause == FAILED:
             # A gate that cannot judge stays shut where the rule says so (ADR 0007).
             return (spec.then, _FAILED, "") if spec.on_error == "closed" else None
+        # Agents, reviewers and the audit get it: no secret may be in it.
+        found = redact_text(objection.text)[:_MOST_REASON]
         if spec.changes:
-            passing = _passing(spec, objection.text)
+            passing = _passing(spec, found)
             return spec.then, spec.reason or passing, passing
         # A cooldown keeps alerts back, never the gate open.
-        return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else objection.text), objection.text
+        return spec.then, spec.reason or (_LIMIT if objection.cause == HELD else found), found
 
     def _rule_ids(self, found: Iterable[Finding], objections: Iterable[Objection]) -> tuple[str, ...]:
         objecting = (self._policy.rules[one.rule].id for one in objections if one.cause != CONTESTED)

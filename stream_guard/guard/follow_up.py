@@ -9,7 +9,7 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history import alert_rows, incidents, tallies
 from stream_guard.history.database import Statements
 from stream_guard.history.opening import open_database
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 
 
 def record_findings(statements: Statements, alerts: Sequence[Alert], now: float, reviews: Reviews | None) -> None:

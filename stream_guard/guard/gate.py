@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.engine import Engine
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
@@ -28,11 +27,12 @@ from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
-from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import Answer
-from stream_guard.sessions.stored import FRESH
+from stream_guard.judge.arguments import read_attempt
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
+from stream_guard.judge.ports import Answer
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.stored import FRESH
 
 _logger = logging.getLogger(__name__)
 

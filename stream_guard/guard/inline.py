@@ -10,23 +10,23 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from stream_guard.engine import Engine
-from stream_guard.engine.judged import is_answered
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event
+from stream_guard.guard.ended import EndedSessions
 from stream_guard.guard.obligations import EndPreview
 from stream_guard.guard.rewriting import Rewriter, Rewritten
-from stream_guard.language.arguments import read_attempt
-from stream_guard.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.arguments import read_attempt
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.findings import is_answered
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.kept import NO_LIMIT
+from stream_guard.judge.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
+from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers
+from stream_guard.judge.ports import Answer as JudgeAnswer
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.stored import OpenCall
+from stream_guard.judge.tracker import Counted
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import NO_ANSWERS, JudgeAnswers
-from stream_guard.ports import Answer as JudgeAnswer
-from stream_guard.sessions.ended import CommittingStore, EndedSessions
-from stream_guard.sessions.kept import NO_LIMIT
-from stream_guard.sessions.stored import OpenCall
-from stream_guard.sessions.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 

@@ -9,8 +9,8 @@ from typing import Final
 from stream_guard.history import incidents, review_rows
 from stream_guard.history.database import Database
 from stream_guard.history.review_rows import Review
-from stream_guard.model import Alert, Severity
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Alert, Severity
+from stream_guard.judge.spec import Policy
 from stream_guard.redaction import mask_secrets, redact
 
 REVIEW: Final = "stream_guard_review"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stream_guard.engine import Engine
-from stream_guard.model import Finding, SessionEnd
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
-from stream_guard.sessions.packing import pack
-from stream_guard.sessions.table import SessionTable
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding, SessionEnd
+from stream_guard.judge.packing import pack
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 
 

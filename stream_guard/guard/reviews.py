@@ -21,7 +21,7 @@ from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.review_rows import Review, Status, binding_of, call_key_of
-from stream_guard.model import Alert, Json, ToolCall
+from stream_guard.judge.model import Alert, Json, ToolCall
 from stream_guard.redaction import redact
 from stream_guard.settings import ReviewSettings
 

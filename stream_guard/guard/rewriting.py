@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace as replace_event
 
-from stream_guard.engine import Engine
-from stream_guard.engine.objections import HIT
-from stream_guard.language.equality import json_equal
-from stream_guard.model import ToolCall
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.changes import change_all
-from stream_guard.policy.spec import Policy
-from stream_guard.sessions.table import SessionTable
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.equality import json_equal
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import ToolCall
+from stream_guard.judge.objections import HIT
+from stream_guard.judge.spec import Policy, change_all
+from stream_guard.judge.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 

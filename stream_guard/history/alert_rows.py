@@ -12,7 +12,7 @@ import msgspec
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Alert, Severity, resolved
+from stream_guard.judge.model import Alert, Severity, resolved
 
 _SEVERITIES: Final = {severity.word: int(severity) for severity in Severity}
 _WINDOW: Final = 20_000  # rows that one statement looks at: no statement takes long

@@ -6,12 +6,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stream_guard.engine import Engine
-from stream_guard.model import Event, SessionEnd, ToolResult
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
-from stream_guard.sessions.session import Session
-from stream_guard.sessions.tracker import Tracker
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, SessionEnd, ToolResult
+from stream_guard.judge.session import Session
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.tracker import Tracker
 
 
 class Attempted(NamedTuple):

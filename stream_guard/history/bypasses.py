@@ -17,7 +17,7 @@ from stream_guard.history.database import Database, Row, Statements
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
 from stream_guard.history.review_rows import Review
 from stream_guard.history.seals import SEAL, is_sealed, seal_of
-from stream_guard.model import Json, resolved
+from stream_guard.judge.model import Json, resolved
 
 TABLE: Final = "bypasses"
 _MOST: Final = 50  # at once

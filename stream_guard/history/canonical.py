@@ -7,7 +7,7 @@ from hashlib import sha256
 
 import rfc8785
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 
 def canonical(value: Json) -> bytes:

@@ -16,7 +16,7 @@ import msgspec
 from stream_guard.errors import StoreError
 from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database, Statements
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 START: Final = "0" * 64  # the digest before the first record
 _PAGE: Final = 1000

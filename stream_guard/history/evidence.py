@@ -18,7 +18,7 @@ from stream_guard.history import chain, incidents, policies
 from stream_guard.history.canonical import canonical
 from stream_guard.history.database import Database
 from stream_guard.history.records import from_text
-from stream_guard.model import Alert, Json
+from stream_guard.judge.model import Alert, Json
 
 FORMAT: Final = "stream_guard evidence 1"
 Sort: TypeAlias = Literal["header", "policy", "audit", "finding", "end"]

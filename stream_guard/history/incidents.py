@@ -14,7 +14,7 @@ from stream_guard.history import audit, review_rows
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
-from stream_guard.model import Alert, Json, resolved
+from stream_guard.judge.model import Alert, Json, resolved
 
 Status: TypeAlias = Literal["unresolved", "solved"]
 _ID_LENGTH = 16

@@ -9,7 +9,7 @@ import msgspec
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Alert, resolved
+from stream_guard.judge.model import Alert, resolved
 
 _MOST: Final = 10_000  # inquiries that are summed up
 

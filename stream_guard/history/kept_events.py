@@ -20,7 +20,7 @@ from stream_guard.history.attempts import AttemptCounter
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.tallies import Tally, bucket_of
-from stream_guard.model import Event, GateDecision, Header, Json, resolved
+from stream_guard.judge.model import Event, GateDecision, Header, Json, resolved
 from stream_guard.redaction import mask_id, mask_secrets, redact
 from stream_guard.settings import PageSettings
 

@@ -11,7 +11,7 @@ from stream_guard.history import audit
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
-from stream_guard.model import Json, resolved
+from stream_guard.judge.model import Json, resolved
 
 LessonState: TypeAlias = Literal["open", "accepted", "refused"]
 SHOWN_SESSIONS: Final = 5  # that break a rule, by name

@@ -15,7 +15,7 @@ from stream_guard.history.alert_rows import insert
 from stream_guard.history.database import Statements, Step
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.history.records import from_text
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 
 _AT_ONCE: Final = 1000  # rows that are read together
 _LISTED: Final = 100_000  # findings of before that are listed: a step must end while somebody waits for the start

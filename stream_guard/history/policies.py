@@ -10,7 +10,7 @@ from stream_guard.history import chain
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Json, resolved
+from stream_guard.judge.model import Json, resolved
 
 
 @resolved

@@ -17,7 +17,7 @@ from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
 from stream_guard.history.records import from_text, to_text
 from stream_guard.history.seals import SEAL, is_sealed, read_record, seal_of
-from stream_guard.model import Json, resolved
+from stream_guard.judge.model import Json, resolved
 
 Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
 Status: TypeAlias = Literal["open", "approved", "rejected", "expired", "used", "void", "acknowledged"]

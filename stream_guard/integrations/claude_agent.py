@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, refusal_text
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
 
 if TYPE_CHECKING:
     from claude_agent_sdk import HookMatcher

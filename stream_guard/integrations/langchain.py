@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.integrations.attempts import Attempt, SessionEndedError, refusal_text
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware, ToolCallRequest

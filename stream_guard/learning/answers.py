@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from stream_guard.errors import SettingsError
-from stream_guard.model import resolved
+from stream_guard.judge.model import resolved
 
 
 @resolved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from stream_guard.language.patterns import ToolPattern
+from stream_guard.judge.patterns import ToolPattern
 
 ANY: Final = "*"
 ACTS: Final = "@act"  # every tool that does more than look, also those that are not known yet

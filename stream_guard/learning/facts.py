@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from stream_guard.judge.model import Json
 from stream_guard.learning.names import LearnedNames
-from stream_guard.model import Json
 
 Sources: TypeAlias = tuple[int, ...]
 """Where the values under one path come from: for each, the sources that said it, each a bit."""

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.learning.candidates import RuleCandidate
-from stream_guard.model import Event, Finding
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 
 

@@ -9,6 +9,7 @@ from math import log
 from typing import Final, TypeAlias
 from zlib import crc32
 
+from stream_guard.judge.model import Event
 from stream_guard.learning.candidates import RuleCandidate, Shares, surprise
 from stream_guard.learning.chances import upper_share
 from stream_guard.learning.choosing import accidents, choose, is_sure, ranked
@@ -19,7 +20,6 @@ from stream_guard.learning.learned import Learned, Lesson
 from stream_guard.learning.mining import count_tests, mine
 from stream_guard.learning.oddness import find_odd
 from stream_guard.learning.tasks import FOLDS, find_tasks, fold_of
-from stream_guard.model import Event
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits
 

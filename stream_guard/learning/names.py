@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard.language.tool_words import main_reading
+from stream_guard.judge.patterns import main_reading
 from stream_guard.learning.classes import ACTS, ANY
 
 # A name an agent made up must not become a pattern in a policy, nor a hundred lines of it.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.redaction import redact
 
 MOST_PATHS: Final = 40  # of one object

@@ -10,10 +10,10 @@ from uuid import uuid4
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.agent_hooks.gateless import plain
 from stream_guard.agent_hooks.reasons import doubts, finding, refusal
-from stream_guard.language.traceparent import trace_labels
+from stream_guard.http.traceparent import trace_labels
+from stream_guard.judge.model import Json
 from stream_guard.mcp_wire.messages import NOT_VALID, BadMessageError, Message
 from stream_guard.mcp_wire.session_keys import SessionKey
-from stream_guard.model import Json
 
 if TYPE_CHECKING:
     from stream_guard.agent_hooks.asking import AskedGate

@@ -8,8 +8,8 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from stream_guard.language.arguments import parse_json
-from stream_guard.model import Json
+from stream_guard.judge.arguments import parse_json
+from stream_guard.judge.model import Json
 
 NOT_JSON: Final = -32700
 NOT_VALID: Final = -32600

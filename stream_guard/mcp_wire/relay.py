@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple
 
 from stream_guard.history.canonical import digest_of
+from stream_guard.judge.model import Json
 from stream_guard.mcp_wire.judge import McpCall, McpJudge, call_of
 from stream_guard.mcp_wire.messages import (
     NOT_VALID,
@@ -26,7 +27,6 @@ from stream_guard.mcp_wire.messages import (
 )
 from stream_guard.mcp_wire.server_requests import ServerRequests, Shown
 from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys
-from stream_guard.model import Json
 
 CALL: Final = "tools/call"
 _CANCELLED: Final = "notifications/cancelled"

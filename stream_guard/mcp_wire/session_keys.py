@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
 from stream_guard.errors import SettingsError
-from stream_guard.language.traceparent import LABEL, read_traceparent, trace_labels
+from stream_guard.http.traceparent import LABEL, read_traceparent, trace_labels
 from stream_guard.policy.message_parts import did_you_mean, show
 
 META: Final = "io.github.stream-guard/session"  # the key of ``_meta`` by which a client names its session

@@ -24,8 +24,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from stream_guard.distribution import own_version
-from stream_guard.model import Event
-from stream_guard.observability.counts import (
+from stream_guard.judge.counts import (
     DELAY_BOUNDS,
     CloseReason,
     CopyState,
@@ -35,7 +34,8 @@ from stream_guard.observability.counts import (
     ReloadResult,
     RestoreFigure,
 )
-from stream_guard.policy.spec import RuleSpec
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import RuleSpec
 
 Labels: TypeAlias = tuple[str, ...]
 Word = TypeVar("Word", bound=str)

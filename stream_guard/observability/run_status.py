@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry
 
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.observability.metrics import Metrics
 from stream_guard.observability.status import StallDetector, StatusServer
-from stream_guard.policy.spec import Policy
 from stream_guard.settings import StatusSettings
 
 

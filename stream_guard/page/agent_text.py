@@ -10,7 +10,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from stream_guard.history.alert_rows import session_key
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.redaction import mask_secrets
 
 _KEPT: Final = frozenset("\n\t")

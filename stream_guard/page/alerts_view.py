@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from stream_guard.history import alert_rows, incidents, inquiries, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
-from stream_guard.model import Severity
+from stream_guard.judge.model import Severity
 from stream_guard.page import charts
 from stream_guard.page.live import Watched
 from stream_guard.page.parts import PageTools

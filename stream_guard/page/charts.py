@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from markupsafe import Markup
 
-from stream_guard.model import Severity
+from stream_guard.judge.model import Severity
 
 SEVERITIES: Final = tuple(severity.word for severity in Severity)
 _GAP: Final = 0.25  # of a bar's width

@@ -13,10 +13,10 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
 from stream_guard.http.server import ServerThread, make_config
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.page.app import is_page, make_page
 from stream_guard.page.parts import PageParts
-from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import Door, open_door
 from stream_guard.serve.assembly import Ready, limits_of, open_socket

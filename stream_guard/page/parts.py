@@ -8,12 +8,12 @@ from pathlib import Path
 
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.database import Database
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.rendering import Templates
 from stream_guard.page.series import SeriesReader
 from stream_guard.page.sign_in import Forms
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 from stream_guard.serve.access import Door
 from stream_guard.settings import Settings

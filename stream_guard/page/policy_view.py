@@ -18,12 +18,12 @@ from stream_guard.analysis.backtest import Backtest, compare_policies
 from stream_guard.errors import PolicyError
 from stream_guard.history import kept_events
 from stream_guard.history.database import Database
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import first_of, who
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.serve.bodies import RequestRefused
 
 _HOURS: Final = (1, 6, 24, 168)

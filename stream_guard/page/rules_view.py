@@ -19,11 +19,11 @@ from stream_guard.history import alert_rows, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, column
 from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import VerdictCounts
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.page import charts
 from stream_guard.page.parts import PageTools
 from stream_guard.page.rendering import span as duration
 from stream_guard.page.sign_in import who
-from stream_guard.policy.spec import RuleSpec
 from stream_guard.serve.bodies import RequestRefused
 
 SPANS: Final = {"24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}

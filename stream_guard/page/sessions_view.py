@@ -13,6 +13,7 @@ from starlette.routing import Route
 from stream_guard.history import alert_rows, kept_events
 from stream_guard.history.alert_rows import AlertMark, NotedAlert
 from stream_guard.history.kept_events import KeptSession
+from stream_guard.judge.spec import Policy
 from stream_guard.page import charts
 from stream_guard.page.alerts_view import number_in
 from stream_guard.page.parts import PageTools
@@ -20,7 +21,6 @@ from stream_guard.page.rendering import HEADERS
 from stream_guard.page.sign_in import who
 from stream_guard.page.states import Changes, MarkReader, StateReader
 from stream_guard.page.steps import ShownEvent, place_of, places_of, step_of
-from stream_guard.policy.spec import Policy
 from stream_guard.serve.bodies import RequestRefused
 
 _PAGE: Final = 60  # events that are sent at once

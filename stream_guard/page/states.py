@@ -20,7 +20,7 @@ from stream_guard.history import alert_rows, kept_events
 from stream_guard.history.alert_rows import AlertMark
 from stream_guard.history.database import Database
 from stream_guard.history.kept_events import KeptSession
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.spec import Policy
 
 _REMEMBERED: Final = 8  # sessions
 _AT_ONCE: Final = 1_500  # events that are folded while somebody waits for a page

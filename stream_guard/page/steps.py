@@ -12,7 +12,7 @@ from stream_guard.history import kept_events
 from stream_guard.history.alert_rows import NotedAlert
 from stream_guard.history.database import Database
 from stream_guard.history.kept_events import KeptEvent, KeptSession
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 _BEFORE: Final = 4  # events that are shown before one, where it is shown without its session
 _BACK: Final = 60  # events in which an attempt is looked for

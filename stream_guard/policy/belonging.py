@@ -8,14 +8,14 @@ from typing import Final, Literal, TypeAlias
 
 from pydantic import BaseModel
 
-from stream_guard.language.conditions import GROUPS, LEAF_KEYS
-from stream_guard.model import Json
+from stream_guard.judge.conditions import GROUPS, LEAF_KEYS
+from stream_guard.judge.model import Json
+from stream_guard.judge.rule import RuleType
 from stream_guard.policy.forms import AgentForm, PolicyForm, RuleForm, RuleTestForm, SessionsForm
 from stream_guard.policy.hints import Advice, condition_key, policy_key, rule_key, rule_test_key
 from stream_guard.policy.message_parts import listed, nearest, show
 from stream_guard.policy.names import describe, names_at, spellings
 from stream_guard.registry import Registry
-from stream_guard.rule import RuleType
 
 Level: TypeAlias = Literal["policy", "rule", "params", "condition"]
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from stream_guard.language.conditions import Condition
-from stream_guard.language.paths import Path
-from stream_guard.model import Action, Json, Scope
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.model import Action, Json, Scope
+from stream_guard.judge.paths import Path
+from stream_guard.judge.rule import Params, RuleType
+from stream_guard.judge.spec import ALL_KEY, OnError, RuleSpec
 from stream_guard.policy.belonging import (
     advice_for_missing,
     advice_for_params,
@@ -28,10 +30,8 @@ from stream_guard.policy.message_parts import did_you_mean, listed, show
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import dead_end, events_handled, events_with_key
 from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.spec import ALL_KEY, OnError, RuleSpec
 from stream_guard.policy.translation import problems_of
 from stream_guard.registry import Registry
-from stream_guard.rule import Params, RuleType
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
-from stream_guard.language.patterns import ToolPattern
-from stream_guard.language.standard_classes import STANDARD_CLASSES
-from stream_guard.model import Json
-from stream_guard.policy.agents import Agents, PolicyAgent
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import STANDARD_CLASSES, ToolPattern
+from stream_guard.judge.spec import Agents, PolicyAgent, RuleSpec
 from stream_guard.policy.codes import Code
 from stream_guard.policy.forms import AgentForm
 from stream_guard.policy.message_parts import did_you_mean, listed, show
 from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.spec import RuleSpec
 
 MAX_EXPANDED: Final = 10_000
 MAX_DEPTH: Final = 16

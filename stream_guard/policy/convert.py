@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stream_guard.language.conditions import Condition
-from stream_guard.model import Action, Json, Scope
-from stream_guard.policy.agents import PolicyAgent
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.model import Action, Json, Scope
+from stream_guard.judge.spec import DEFAULT_IDLE, SESSION_KEY, Policy, PolicyAgent, RuleSpec
 from stream_guard.policy.names import spellings
-from stream_guard.policy.spec import DEFAULT_IDLE, SESSION_KEY, Policy, RuleSpec
 from stream_guard.policy.yaml_out import write_yaml
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Steps
 from stream_guard.policy.message_parts import listed, show

@@ -17,16 +17,14 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from stream_guard.language.conditions import Condition
-from stream_guard.language.durations import Duration, parse_duration
-from stream_guard.language.paths import Path
-from stream_guard.language.patterns import Regex
-from stream_guard.model import Json, Severity
-from stream_guard.policy.agents import ExecutionMode
-from stream_guard.policy.changes import ArgumentChange
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.durations import Duration, parse_duration
+from stream_guard.judge.model import Json, Severity
+from stream_guard.judge.paths import Path
+from stream_guard.judge.patterns import Regex
+from stream_guard.judge.spec import ALL_KEY, DEFAULT_IDLE, ArgumentChange, ExecutionMode, OnError, OnUnevaluable
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.paths import dead_end
-from stream_guard.policy.spec import ALL_KEY, DEFAULT_IDLE, OnError, OnUnevaluable
 
 MAX_ID: Final = 200
 KEY_WORDS: Final = ("session", "agent", "run", "tool", ALL_KEY)

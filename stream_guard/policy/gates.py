@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from stream_guard.language.conditions import GROUPS, LEAF_KEYS, Condition, ConditionError
-from stream_guard.language.equality import json_equal
-from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import Path
-from stream_guard.model import Json
+from stream_guard.judge.conditions import GROUPS, LEAF_KEYS, OPERATORS, Condition, ConditionError, certain_leaves
+from stream_guard.judge.equality import json_equal
+from stream_guard.judge.model import Json
+from stream_guard.judge.paths import Path
 from stream_guard.policy.belonging import advice_for_condition
 from stream_guard.policy.codes import Code
 from stream_guard.policy.hints import operator_meant, text_advice, with_path_advice
@@ -168,17 +167,6 @@ def events_holding(source: Json) -> Events:
     if group == "any_of" and isinstance(inner, list):
         return frozenset().union(*map(events_holding, inner))
     return events_holding(inner)
-
-
-def certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
-    """Yield the leaves that must all be true for the whole to be true."""
-    if isinstance(source, list):
-        for item in source:
-            yield from certain_leaves(item)
-    elif "all_of" in source:
-        yield from certain_leaves(source["all_of"])
-    elif "path" in source:
-        yield source
 
 
 def _contradiction(leaves: list[dict[str, Json]]) -> str:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import ROOTS, Path
-from stream_guard.model import Json
+from stream_guard.judge.conditions import OPERATORS
+from stream_guard.judge.model import Json
+from stream_guard.judge.paths import ROOTS, Path
 from stream_guard.policy.message_parts import did_you_mean, printable, show
 from stream_guard.policy.paths import RESULT_FIELDS, dead_end, fields_beside
 

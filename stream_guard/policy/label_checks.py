@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Final, TypeAlias
 
-from stream_guard.language.conditions import Condition, Leaf
-from stream_guard.model import SessionEnd
+from stream_guard.judge.conditions import Condition, Leaf
+from stream_guard.judge.model import SessionEnd
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.policy.codes import Code
 from stream_guard.policy.message_parts import listed, show
 from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.spec import RuleSpec
 
 Setters: TypeAlias = Mapping[str, list[RuleSpec]]
 """The rules that set a label, by its name."""

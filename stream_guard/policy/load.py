@@ -10,10 +10,9 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from stream_guard.errors import PolicyError
-from stream_guard.language.patterns import TOOL_CLASSES
-from stream_guard.language.similarity import SIMILARITIES
-from stream_guard.model import Json
-from stream_guard.policy.agents import Agents
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import TOOL_CLASSES
+from stream_guard.judge.spec import Agents, Policy, RuleSpec, version_of
 from stream_guard.policy.belonging import advice_for_policy
 from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.checks import check_agents, check_classes, warn_of_unlisted
@@ -27,9 +26,9 @@ from stream_guard.policy.message_parts import printable, show
 from stream_guard.policy.packs import with_packs
 from stream_guard.policy.report import ProblemReport
 from stream_guard.policy.shared_files import with_shared
-from stream_guard.policy.spec import Policy, RuleSpec, version_of
 from stream_guard.policy.translation import problems_of
 from stream_guard.registry import Registry
+from stream_guard.similarity import SIMILARITIES
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
 FILE_READ: Final = "file_read"  # the key under which they find what they call with each file, before they read it

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 SHOWN: Final = 60
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from stream_guard.errors import Place, Problem
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.message_parts import printable, show
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import NativePolicy
 from stream_guard.policy.document import read_document

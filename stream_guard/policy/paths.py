@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from stream_guard.language.paths import Path
-from stream_guard.policy.spec import ALL_KEY
-from stream_guard.rule import Rule, RuleType
+from stream_guard.judge.paths import Path
+from stream_guard.judge.rule import Rule, RuleType
+from stream_guard.judge.spec import ALL_KEY
 
 Events: TypeAlias = frozenset[str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stream_guard.errors import SettingsError
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.editing import edit
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.policy.packs import read_pack

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 
 class ScopeWord(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.dialects import NativePolicy, to_native
 from stream_guard.policy.document import read_document

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import Flaw, Steps, flaws
 from stream_guard.policy.hints import Advice, value_advice, with_path_advice

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.scalars import is_plain_text
 
 WIDTH: Final = 110

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import re2
 
-from stream_guard.language.patterns import TextSet
+from stream_guard.judge.patterns import TextSet
 from stream_guard.redaction import commands, named
 from stream_guard.redaction.formats import FORMATS, SecretFormat
 from stream_guard.redaction.words import is_mixed, is_slug, is_wording

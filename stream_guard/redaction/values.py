@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.redaction.named import is_secret_text
 from stream_guard.redaction.names import SecretName, secret_name
 from stream_guard.redaction.secrets import mask_secrets

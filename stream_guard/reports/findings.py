@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 from stream_guard import reports as forms  # writers that need an extra are loaded when they are asked for
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.errors import Place
-from stream_guard.model import Alert, Finding, Severity
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Alert, Finding, Severity
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.reports.github import annotation
 from stream_guard.reports.safe import code, visible
 from stream_guard.reports.values import JUnitCase, JUnitSuite, Level, SarifResult

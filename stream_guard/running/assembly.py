@@ -33,14 +33,15 @@ from stream_guard.guard.notices import settled_in
 from stream_guard.history import policies
 from stream_guard.history.database import Database
 from stream_guard.history.opening import is_postgres, open_database
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
+from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import TopicWriter
-from stream_guard.observability.counts import Counts
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy, with_lateness
 from stream_guard.policy.message_parts import did_you_mean
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import NO_ANSWERS, Decoder, JudgeAnswers, Sink, Source
+from stream_guard.ports import Decoder, Sink, Source
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.checkpoint import SINK_META, file_marks, position_of, source_positions
 from stream_guard.running.recordings import RecordedEvents

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import NO_ANSWERS, JudgeAnswers
-from stream_guard.sessions.table import SessionTable
 
 # The empty table of the policy that was used last: for a short session, making one takes longer than judging it.
 _idle: Final[list[SessionTable]] = []

@@ -21,12 +21,14 @@ from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.watching import Watch, watched
-from stream_guard.engine import Engine
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.clock import QUORUM, SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.observability.run_status import RunStatus
 from stream_guard.pipeline import Pipeline, open_table
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.checkpoint import (
@@ -39,8 +41,6 @@ from stream_guard.running.checkpoint import (
     sink_positions,
 )
 from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.sessions.clock import QUORUM, SharedClock
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import CommitSettings
 from stream_guard.sources import is_written
 from stream_guard.sources.kafka import KafkaSource

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Flag
 
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
+from stream_guard.judge.spec import Policy
 from stream_guard.policy import load as policies
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import NO_ANSWERS, JudgeAnswers
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running import batch
 from stream_guard.running.assembly import Assembly

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from stream_guard.errors import PolicyError, Problem, SettingsError, StoreError
-from stream_guard.observability.counts import ReloadResult
+from stream_guard.judge.counts import ReloadResult
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy, with_lateness
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 
 _logger = logging.getLogger(__name__)

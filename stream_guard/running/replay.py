@@ -18,13 +18,13 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError
-from stream_guard.model import Finding, resolved
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding, resolved
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 
 END: Final = 2**63  # the number of what only the end of the input reveals

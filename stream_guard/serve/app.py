@@ -24,8 +24,8 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.language.traceparent import LABEL
-from stream_guard.model import Action, Alert, Event, Json
+from stream_guard.http.traceparent import LABEL
+from stream_guard.judge.model import Action, Alert, Event, Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
 from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires

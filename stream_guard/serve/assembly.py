@@ -29,11 +29,11 @@ from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import is_postgres, open_database
 from stream_guard.http.protocol import ConnectionLimits
 from stream_guard.http.server import listen, make_config
-from stream_guard.model import Event
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.convert import to_native
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder
 from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.reload import ReloadingPolicy

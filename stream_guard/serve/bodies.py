@@ -10,9 +10,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from stream_guard.decoding.long_names import check_names
 from stream_guard.errors import DecodeError
-from stream_guard.language.arguments import parse_json
-from stream_guard.language.traceparent import trace_labels
-from stream_guard.model import Event, Json, SessionEnd, ToolCall, resolved
+from stream_guard.http.traceparent import trace_labels
+from stream_guard.judge.arguments import parse_json
+from stream_guard.judge.model import Event, Json, SessionEnd, ToolCall, resolved
 from stream_guard.ports import Decoder, Record
 
 Body = TypeVar("Body", bound=msgspec.Struct)

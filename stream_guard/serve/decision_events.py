@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from stream_guard.errors import SettingsError
 from stream_guard.guard.rulings import Ruling
-from stream_guard.language.traceparent import span_place
-from stream_guard.model import ToolCall
+from stream_guard.http.traceparent import span_place
+from stream_guard.judge.model import ToolCall
 from stream_guard.redaction import mask_id, mask_secrets
 
 EVENT: Final = "stream_guard.decision"
@@ -109,7 +109,7 @@ def record_of(attempt: ToolCall, ruling: Ruling, *, judged: bool) -> dict[str, A
         "gen_ai.agent.name": mask_secrets(attempt.agent),
         "stream_guard.action": word,
         "stream_guard.reason": ruling.reason,
-        "stream_guard.rule.ids": ",".join(
+        "stream_guard.judge.rule.ids": ",".join(
             dict.fromkeys([*(alert.rule_id for alert in ruling.alerts), *ruling.modified_by])
         ),
         "stream_guard.policy.version": ruling.policy_version,

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Final
 
 from stream_guard.errors import StoreError
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.spec import Policy
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.service import Service
 

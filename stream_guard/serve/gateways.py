@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stream_guard.language.arguments import parse_json
+from stream_guard.judge.arguments import parse_json
 from stream_guard.mcp_wire.judge import McpCall, McpJudge, McpRuling, call_of
 from stream_guard.mcp_wire.messages import BadMessageError, check_headers, error, read_message, write_message
 from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys

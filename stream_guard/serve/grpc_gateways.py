@@ -8,7 +8,7 @@ from typing import Any, Final
 import grpc
 
 from stream_guard.errors import SettingsError
-from stream_guard.language.arguments import parse_json
+from stream_guard.judge.arguments import parse_json
 from stream_guard.mcp_wire.judge import McpJudge, call_of
 from stream_guard.mcp_wire.messages import BadMessageError, read_message, write_message
 from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys

@@ -14,7 +14,7 @@ from stream_guard.agent_hooks.command import CHOICES
 from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.agent_hooks.own_answers import question_of, spoken
 from stream_guard.agent_hooks.question import HookAnswer
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.serve.bodies import RequestRefused
 from stream_guard.serve.this_gate import Ask, ThisGate

@@ -12,7 +12,7 @@ from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.distribution import own_version
 from stream_guard.guard.reviews import Review
 from stream_guard.history.incidents import Entry, Incident
-from stream_guard.model import Alert, Event, ToolCall
+from stream_guard.judge.model import Alert, Event, ToolCall
 from stream_guard.serve.bodies import MAX_EVENTS, AnswerBody, Approval
 
 JsonObject = dict[str, Any]

@@ -18,12 +18,12 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.engine import Engine
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
-from stream_guard.model import Action, Alert, ToolCall
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Action, Alert, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.redaction import mask_id
 from stream_guard.serve.admission import REFUSALS
 from stream_guard.serve.stopping import StoppingRules

@@ -6,11 +6,11 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from stream_guard.model import Header
-from stream_guard.policy.agents import Agents
+from stream_guard.judge.model import Header
+from stream_guard.judge.shares import BETWEEN, tenant_session
+from stream_guard.judge.spec import Agents
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
-from stream_guard.sessions.shares import BETWEEN, tenant_session
 
 Stamped = TypeVar("Stamped", bound=Header)
 TENANT: Final = "tenant"  # the label that names it

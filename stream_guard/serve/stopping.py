@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stream_guard.engine.names import ToolNames
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.names import ToolNames
+from stream_guard.judge.spec import Policy
 
 
 class StoppingRules:

@@ -9,7 +9,7 @@ from threading import Thread
 from typing import Final
 
 from stream_guard.decoding.reader import DeadLetterSink, EventReader
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Decoder
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.sources.otlp import OtlpSource

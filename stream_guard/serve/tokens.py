@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from stream_guard.errors import SettingsError
-from stream_guard.model import resolved
+from stream_guard.judge.model import resolved
 
 Role: TypeAlias = Literal["agent", "reviewer", "operator"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)

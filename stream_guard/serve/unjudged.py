@@ -10,7 +10,7 @@ from typing import Final
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from stream_guard.errors import SettingsError
-from stream_guard.language.durations import Duration
+from stream_guard.judge.durations import Duration
 from stream_guard.settings.values import Names, Section
 
 

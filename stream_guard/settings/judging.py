@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from stream_guard.language.durations import Duration
+from stream_guard.judge.durations import Duration
 from stream_guard.settings.values import Section
 
 

@@ -9,7 +9,7 @@ from typing import Final, Literal, Self
 from pydantic import Field, PrivateAttr, SecretStr, field_validator
 
 from stream_guard.errors import SettingsError
-from stream_guard.language.durations import Duration
+from stream_guard.judge.durations import Duration
 from stream_guard.settings.plugins import PluginSettings
 from stream_guard.settings.values import Names, Section
 

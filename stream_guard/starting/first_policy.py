@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
-from stream_guard.language.patterns import ToolPattern
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import ToolPattern
 from stream_guard.learning.candidates import RuleCandidate
 from stream_guard.learning.choosing import accidents, choose
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.mining import count_tests
 from stream_guard.learning.names import is_plain_name
-from stream_guard.model import Json
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.policy.yaml_out import write_yaml

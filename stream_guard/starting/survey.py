@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream_guard.language.described_tools import described_classes, offered_tools
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn
-from stream_guard.policy.spec import DEFAULT_IDLE
+from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import DEFAULT_IDLE
+from stream_guard.starting.described_tools import described_classes, offered_tools
 
 MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
 MOST_ARGUMENTS: Final = 50  # of one tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from stream_guard.language.tool_words import tool_words
+from stream_guard.judge.patterns import tool_words
 
 SHELL, MONEY, EGRESS, WRITE, READ = "shell", "money", "egress", "write", "read"
 

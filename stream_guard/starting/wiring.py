@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from stream_guard.language.patterns import ToolPattern
-from stream_guard.language.tool_words import tool_words
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import ToolPattern, tool_words
 from stream_guard.registry import Registry
 from stream_guard.starting.survey import ToolUse
 from stream_guard.starting.tool_classes import words_of

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
+from stream_guard.judge.appended import append, append_all, frame
 from stream_guard.redaction import redact_text
-from stream_guard.storage.appended import append, append_all, frame
 
 Answer = TypeVar("Answer")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stream_guard.judge.rule import RuleType
 from stream_guard.ports import Decoder
-from stream_guard.rule import RuleType
 from stream_guard.testing.running import find, one_rule_policy, rule_spec, run_rule
 from stream_guard.testing.shorthand import alert, calls, events, turns
 from stream_guard.testing.sink_laws import check_sink_laws

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, Json
+from stream_guard.judge.model import Event, Json
 from stream_guard.ports import Decoder, Record
 
 JSON_VALUES: st.SearchStrategy[Json] = st.recursive(

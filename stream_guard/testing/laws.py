@@ -22,17 +22,17 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 from msgspec.structs import replace
 
-from stream_guard.engine import Engine
 from stream_guard.guard.clocks import ReplayClock
 from stream_guard.guard.inline import Guard
-from stream_guard.language.conditions import CONDITION_DEFINITION
-from stream_guard.model import Event, Finding, GateDecision, Json, Turn, UserMessage
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.conditions import CONDITION_DEFINITION
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding, GateDecision, Json, Turn, UserMessage
+from stream_guard.judge.rule import Example, RuleType
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
-from stream_guard.rule import Example, RuleType
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing.running import find, one_rule_policy, rule_spec
 from stream_guard.testing.shorthand import events

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from stream_guard.errors import Place
-from stream_guard.model import Json
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.model import Json
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.testing.running import find
 
 _KEYS = {"claim", "trace", "hits"}

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from stream_guard.language.conditions import Condition
-from stream_guard.model import Finding, Json, Scope, Severity
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding, Json, Scope, Severity
+from stream_guard.judge.rule import RuleType
+from stream_guard.judge.spec import SESSION_KEY, Policy, RuleSpec
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import SESSION_KEY, Policy, RuleSpec
-from stream_guard.rule import RuleType
 from stream_guard.testing.shorthand import events
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stream_guard.model import (
+from stream_guard.judge.model import (
     Alert,
     Event,
     GateDecision,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from stream_guard.errors import SinkError
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 from stream_guard.ports import Sink
 from stream_guard.testing.shorthand import alert
 

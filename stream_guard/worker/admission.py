@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from stream_guard.model import Event, Finding
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.shares import BETWEEN
+from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
-from stream_guard.sessions.shares import BETWEEN
-from stream_guard.sessions.table import SessionTable
 from stream_guard.worker.cross_session.table import SendingTable
 from stream_guard.worker.store import PartitionStore
 

@@ -13,10 +13,10 @@ from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.watching import Watch, watched
-from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.spec import Policy
 from stream_guard.ports import Decoder
 from stream_guard.settings import Settings
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable

@@ -16,8 +16,8 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from stream_guard.alerting.delivery import alerts_of
 from stream_guard.asking.judged_alerts import questions_in
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.engine import Engine
-from stream_guard.model import Alert, Finding
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Alert, Finding
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters

@@ -9,8 +9,8 @@ from typing import TypeAlias
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
-from stream_guard.model import Alert, Finding
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Alert, Finding
 from stream_guard.ports import Record
 
 UnreadableRecord: TypeAlias = tuple[Record, str]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stream_guard.engine import Engine
-from stream_guard.engine.evaluation import Findings
-from stream_guard.model import Event
-from stream_guard.observability.counts import Counts
-from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.shares import share_of, tenant_session
-from stream_guard.sessions.table import SessionTable
-from stream_guard.sessions.tracker import Counted
+from stream_guard.judge.clock import SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.evaluation import Findings
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event
+from stream_guard.judge.shares import share_of, tenant_session
+from stream_guard.judge.table import SessionTable
+from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.store import PartitionStore
 

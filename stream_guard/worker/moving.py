@@ -15,10 +15,10 @@ from zlib import crc32
 import msgspec
 
 from stream_guard.errors import StoreError
+from stream_guard.judge.forgotten import is_forgotten_row, renumbered
+from stream_guard.judge.ports import DECODER_ROWS
+from stream_guard.judge.shares import BETWEEN
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.sessions.forgotten import is_forgotten_row, renumbered
-from stream_guard.sessions.memory import is_memory_row
-from stream_guard.sessions.shares import BETWEEN
 from stream_guard.worker.rows import (
     KEY_STATES,
     SESSIONS,
@@ -141,7 +141,7 @@ class _Move:
         self, number: int, family: int, name: str, value: bytes, kept: Collection[int], place: Callable[..., int]
     ) -> None:
         row = decode_session(value)
-        if not self._stays and is_memory_row(name):
+        if not self._stays and name.startswith(DECODER_ROWS):
             raise StoreError(
                 f"partition {number} holds records that wait for others of their session, and cannot be placed; "
                 "move them into as many partitions as there were, or wait until they are judged, and export again"
@@ -248,4 +248,4 @@ def _bare(name: str) -> bytes:
 
 
 def _is_reserved(name: str) -> bool:
-    return is_memory_row(name) or is_forgotten_row(name)
+    return name.startswith(DECODER_ROWS) or is_forgotten_row(name)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.engine import Engine
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.clock import QUORUM, SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.shares import share_of
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
-from stream_guard.sessions.clock import QUORUM, SharedClock
-from stream_guard.sessions.shares import share_of
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.admission import PartitionAdmission
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable

@@ -18,11 +18,11 @@ from zlib import crc32
 import msgspec
 
 from stream_guard.decoding.reader import EventReader
-from stream_guard.engine import Engine
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
 from stream_guard.ports import Decoder, Record
 from stream_guard.worker.batches import StateTable
 from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from stream_guard.observability.counts import RestoreFigure
+from stream_guard.judge.counts import RestoreFigure
 
 EVERY: Final = 5.0  # seconds between two lines of the log
 

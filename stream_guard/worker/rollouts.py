@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
 
-from stream_guard.engine import Engine
 from stream_guard.errors import SettingsError, StoreError, StreamGuardError
-from stream_guard.model import resolved
-from stream_guard.observability.counts import ByRule, Counts
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.counts import ByRule, Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import resolved
+from stream_guard.judge.spec import Policy
 
 FROM_FILE: Final = -1  # the number of the policy file's own
 _ROLLOUT: Final = b"rollout/"

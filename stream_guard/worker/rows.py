@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from stream_guard.model import resolved
+from stream_guard.judge.model import resolved
 
 VERSION: Final = 1
 # The families of rows: the byte behind the partition in a key.

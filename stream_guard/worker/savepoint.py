@@ -17,7 +17,7 @@ from typing import Annotated, BinaryIO, Final, TypeVar
 import msgspec
 
 from stream_guard.errors import StoreError
-from stream_guard.model import resolved
+from stream_guard.judge.model import resolved
 from stream_guard.worker.rows import VERSION, partition_prefix
 
 FORMAT: Final = 1

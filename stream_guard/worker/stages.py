@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from math import inf
 from typing import Protocol
 
-from stream_guard.engine import Engine
+from stream_guard.judge.fold import Engine
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 

@@ -24,7 +24,7 @@ def environment_of(*, compiled: bool) -> dict[str, str]:
 
 def is_compiled() -> bool:
     """Whether this process has the compiled build."""
-    from stream_guard.engine import fold  # only here is it clear which build that is
+    from stream_guard.judge import fold  # only here is it clear which build that is
 
     return not str(fold.__file__).endswith(".py")
 

@@ -22,9 +22,9 @@ from stream_guard_shell.reading import read_command
 
 import stream_guard
 from stream_guard.guard.inline import Guard
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 from tests.unit.shell.test_cases import CASES
 from tests.wires.gate import serving

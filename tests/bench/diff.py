@@ -13,7 +13,7 @@ from typing import Any, Final
 from stream_guard_diff import diff
 
 from stream_guard.diff_axes import DiffAxis
-from stream_guard.model import Event, Turn
+from stream_guard.judge.model import Event, Turn
 from stream_guard.registry import Registry
 
 # CPU seconds of Shadow 3.2.5 for two sessions of 10,000 turns, measured on two cores of the size this was written on.

@@ -30,10 +30,10 @@ from stream_guard_diff.regressions import compare_rules
 from stream_guard_diff.surfaces import measure_noise
 from stream_guard_diff.trails import SessionTrail, read_trails
 
-from stream_guard.model import Event
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from tests.bench.diff_plants import (

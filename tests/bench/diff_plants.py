@@ -11,7 +11,7 @@ import msgspec
 from stream_guard_diff.measures.steps import ASKS, BEGINNING, YES
 from stream_guard_diff.measures.value_places import CONSEQUENTIAL
 
-from stream_guard.model import Event, SessionEnd, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 
 Session = list[Event]
 Plant = Callable[[Session, random.Random], Session | None]

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from stream_guard.engine.gaps import FORGOTTEN, TAKEN_ALIKE
-from stream_guard.model import Action, Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.gaps import FORGOTTEN, TAKEN_ALIKE
+from stream_guard.judge.model import Action, Event, Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from tests.bench.packs import SETS, VARIABLE, Recordings, labelled, registry
 
 MOST: Final = 0.005

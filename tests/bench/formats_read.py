@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stream_guard.decoding.reader import EventReader
-from stream_guard.model import Event, ToolCall, ToolResult, Turn
+from stream_guard.judge.model import Event, ToolCall, ToolResult, Turn
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings, Settings

@@ -14,9 +14,9 @@ from typing import Any
 import pluggy
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, ToolCall
+from stream_guard.judge.model import Action, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from tests.bench.builds import answer, builds
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
 
 
 def events_of(line: bytes) -> Iterator[Event]:

@@ -23,7 +23,7 @@ from threading import Event as Flag
 from time import time
 from typing import Any, Final, TypeAlias
 
-from stream_guard.model import Event, ToolCall
+from stream_guard.judge.model import Event, ToolCall
 from stream_guard.pipeline import open_table
 from stream_guard.ports import Record
 from stream_guard.registry import Registry, build_registry

@@ -107,10 +107,10 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     """Process everything with one worker, in a process as the command makes it."""
     from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
-    from stream_guard.engine import Engine
+    from stream_guard.judge.counts import Counts
+    from stream_guard.judge.fold import Engine
     from stream_guard.kafka.address import parse_address
     from stream_guard.kafka.writer import TopicWriter
-    from stream_guard.observability.counts import Counts
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings

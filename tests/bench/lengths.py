@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.engine import Engine
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.table import SessionTable
 from stream_guard.registry import Registry
-from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from tests.bench.measure import Work, best_of
 from tests.bench.workload import long_session_lines, policy

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from stream_guard.model import Event, ToolCall, ToolResult
+from stream_guard.judge.model import Event, ToolCall, ToolResult
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import Assembly

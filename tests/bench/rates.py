@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from stream_guard.analysis.labels import DetectionShare
-from stream_guard.model import Event
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from tests.bench import hintbench, tracesafe
 from tests.bench.packs import BENIGN, SETS, VARIABLE, Measured, Recordings, all_packs, judge, measure, rules_of
 from tests.bench.scorecard_page import Row, page, plot

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_guard.model import Turn
+from stream_guard.judge.model import Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from tests.bench.builds import answer, builds

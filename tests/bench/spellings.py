@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from stream_guard.analysis.labels import DetectionShare
-from stream_guard.model import Event, Severity, ToolCall, ToolResult, Turn
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Event, Severity, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.running.batch import evaluate
 from tests.bench.packs import (
     BENIGN,

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from stream_guard.guard.inline import Guard
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.shared import SharedStore
 from stream_guard.storage.stores import CheckpointStore

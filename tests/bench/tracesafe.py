@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 

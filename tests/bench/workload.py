@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from stream_guard.demo.sessions import sample_events
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 
 FILLER = (

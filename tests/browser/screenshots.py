@@ -18,10 +18,10 @@ from stream_guard.history.bypasses import Grant
 from stream_guard.history.database import Database
 from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.opening import open_database
-from stream_guard.model import ToolCall, ToolResult, UserMessage
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import ToolCall, ToolResult, UserMessage
+from stream_guard.judge.spec import Policy
 from stream_guard.page.mounting import PageServer
-from stream_guard.policy.spec import Policy
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import load_settings

@@ -12,7 +12,7 @@ from stream_guard_contract.recording.labels import PROMPT, SCENARIO
 from stream_guard_contract.scoring.matrix import Cell, Matrix
 from stream_guard_contract.scoring.score import score
 
-from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.registry import Registry, build_registry
 
 Data = dict[str, Any]

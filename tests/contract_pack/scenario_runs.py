@@ -13,7 +13,7 @@ from stream_guard_contract.recording.labels import PROMPT, SCENARIO, read_labels
 from stream_guard_contract.recording.session_writer import decode_events
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, ScenarioRun
 
-from stream_guard.model import Event, ToolResult, Turn
+from stream_guard.judge.model import Event, ToolResult, Turn
 from stream_guard.registry import build_registry
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
 from stream_guard.errors import PolicyError, SettingsError
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from tests.contract_pack.answers import answered
 from tests.contract_pack.test_document import OUTSIDE
 

@@ -11,10 +11,10 @@ from stream_guard_contract.document.invariant_types import TYPES
 from stream_guard_contract.scoring import compiling
 from stream_guard_contract.scoring.compiling import compile_contract
 
-from stream_guard.engine.bound import fingerprint
 from stream_guard.errors import PolicyError
+from stream_guard.judge.bound import fingerprint
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry
 from tests.contract_pack.answers import contract, registry
 

@@ -14,7 +14,7 @@ from stream_guard_contract.scoring.matrix import EVALUATED
 from stream_guard_contract.scoring.score import score
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.model import Event, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, ToolResult, Turn, UserMessage
 from tests.contract_pack.answers import registry
 
 LEAVES = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=6)

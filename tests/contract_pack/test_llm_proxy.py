@@ -23,7 +23,7 @@ from stream_guard_contract.scenario.completions import (
     write_stream,
 )
 
-from stream_guard.model import Event, Turn
+from stream_guard.judge.model import Event, Turn
 from tests import plain_http
 from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stream_guard_contract.document.patterns import any_of, has_doubled_backslashes, python_pattern
 
-from stream_guard.language.patterns import Regex
+from stream_guard.judge.patterns import Regex
 
 PATTERNS = [
     *("a.b", "^a", "b$", r"\Aa", r"b\Z", "[$]", r"\$", "[^]a]$", "(?m)^b$", "(a|b)$", "", ".*", "[]$]", r"[\]$]a"),

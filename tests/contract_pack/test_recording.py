@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from stream_guard_contract.recording.session_writer import decode_events, encode_events, storable
 
-from stream_guard.model import Event, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.ports import Record
 from tests.contract_pack.answers import registry
 

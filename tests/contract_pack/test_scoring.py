@@ -24,7 +24,7 @@ from stream_guard_contract.scoring.rule_run import RuleRuns
 from stream_guard_contract.scoring.score import score
 from stream_guard_contract.scoring.session_scope import SessionScope
 
-from stream_guard.model import Event, Turn, UserMessage
+from stream_guard.judge.model import Event, Turn, UserMessage
 from stream_guard.testing.shorthand import events as shorthand
 from tests.contract_pack.answers import answered, contract, matrix_of, only, registry
 

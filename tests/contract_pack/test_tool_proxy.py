@@ -19,7 +19,7 @@ from stream_guard_contract.driver import AgentDriver
 from stream_guard_contract.market_server import call_tool
 from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
 
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from tests import plain_http
 from tests.contract_pack.scenario_runs import active_scenario, answer_of, met, results, run_one, scenario_with
 from tests.contract_pack.servers import Market, market, proxied

@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import stream_guard as sg
+from stream_guard.judge.rule import ALL_MODES
 from stream_guard.policy.names import spellings
 from stream_guard.policy.paths import events_handled
 from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
-from stream_guard.rule import ALL_MODES
 from stream_guard.settings import PluginSettings
 from tests.docs.tables import cell, code, table
 

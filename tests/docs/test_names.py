@@ -29,12 +29,12 @@ from stream_guard_formats.native.decoder import MAX_ID
 import stream_guard
 from stream_guard import commands
 from stream_guard.decoding.dead_letters import HEAD
-from stream_guard.language.arguments import MAX_NESTING
-from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import ROOTS
-from stream_guard.model import Event, Header
+from stream_guard.judge.arguments import MAX_NESTING
+from stream_guard.judge.conditions import OPERATORS
+from stream_guard.judge.model import Event, Header
+from stream_guard.judge.paths import ROOTS
+from stream_guard.judge.spec import DEFAULT_IDLE
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import DEFAULT_IDLE
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from stream_guard.model import Event, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 
 START = 1_767_600_000.0
 SESSION_ID = "order-17"

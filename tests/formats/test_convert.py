@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
 from stream_guard.commands import INCONCLUSIVE
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Record
 from tests.formats.session import view
 from tests.formats.test_corpus import DECODERS, DETECTED, RENDERERS, decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from stream_guard.cli.app import app
 from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.doctor.topics import Sample, Status, check_sample
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy

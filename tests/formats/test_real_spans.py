@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.decoding.reader import EventReader
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Record
 from tests.formats.real_spans import ANSWERS, ASKED, CALLS, CONVERSATION, FAILURE, MODEL
 from tests.formats.session import Seen, view

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.errors import SettingsError
-from stream_guard.model import Event, ToolResult
+from stream_guard.judge.model import Event, ToolResult
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly

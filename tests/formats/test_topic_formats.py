@@ -8,7 +8,7 @@ import pytest
 
 from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import SettingsError
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly

@@ -18,14 +18,14 @@ from stream_guard.cli.app import app
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
-from stream_guard.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.memory import DecoderMemory
+from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
-from stream_guard.sessions.memory import DecoderMemory
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 from tests.formats.exports import codex_rollout

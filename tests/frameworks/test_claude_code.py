@@ -23,7 +23,7 @@ from uuid import uuid4
 import pytest
 
 from stream_guard.guard.gate import Gate
-from stream_guard.model import ToolResult
+from stream_guard.judge.model import ToolResult
 from tests.wires.gate import serving
 
 SDK = find_spec("claude_agent_sdk")  # only its folder is needed

@@ -11,9 +11,9 @@ import pytest
 
 from stream_guard.guard.gate import Gate
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import TOOLS, World, story, watched

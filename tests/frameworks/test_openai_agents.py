@@ -11,8 +11,8 @@ import pytest
 
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS, TOOLS, World, story, watched
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
 from stream_guard.integrations.attempts import as_handed_over
-from stream_guard.language.equality import json_equal
-from stream_guard.language.executors import Type, taken_as
-from stream_guard.language.tool_schemas import Executor
-from stream_guard.model import Action, ToolCall
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.arguments import Type, taken_as
+from stream_guard.judge.catalogue import Executor
+from stream_guard.judge.equality import json_equal
+from stream_guard.judge.model import Action, ToolCall
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 

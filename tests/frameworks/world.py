@@ -9,8 +9,8 @@ from pathlib import Path
 import stream_guard as sg
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import rule_spec
 

@@ -21,7 +21,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, ToolCall
+from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from tests.gates.fleet import Fleet

@@ -18,8 +18,8 @@ from stream_guard.guard.rulings import Ruling
 from stream_guard.history import audit, incidents
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import ReviewSettings
 from stream_guard.testing import rule_spec

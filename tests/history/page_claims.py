@@ -8,7 +8,7 @@ from typing import Any, Final
 from stream_guard.history import alert_rows, audit, bypasses, incidents, kept_events, tallies, verdicts
 from stream_guard.history.alert_rows import AlertFilter
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.model import Action, Alert, ToolCall, ToolResult
+from stream_guard.judge.model import Action, Alert, ToolCall, ToolResult
 from tests.history.claims import World, call
 
 

@@ -13,7 +13,7 @@ import pytest
 from stream_guard.guard.gate import Gate
 from stream_guard.history import audit
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
 from stream_guard.settings import ReviewSettings
 from tests.history.claims import World, call, review_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.model import Finding, Severity, ToolCall
+from stream_guard.judge.model import Finding, Severity, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate

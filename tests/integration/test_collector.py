@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from stream_guard.ports import Record
 from stream_guard.sources.exports import CONTENT_TYPES
 from stream_guard.sources.receiver import OtlpReceiver

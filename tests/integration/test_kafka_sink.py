@@ -13,8 +13,8 @@ from stream_guard_sinks.kafka import KafkaSink, encode_event
 from stream_guard import Alert, Outgoing, SinkError, TopicWriter
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.errors import StoreError
+from stream_guard.judge.counts import Counts
 from stream_guard.kafka import writer as writer_module
-from stream_guard.observability.counts import Counts
 from stream_guard.ports import Record
 from stream_guard.settings import KafkaSettings
 from tests.kafka.broker import Broker

@@ -14,9 +14,9 @@ import pytest
 from pydantic import ValidationError
 
 import stream_guard as sg
+from stream_guard.judge.rule import RuleType
 from stream_guard.pipeline import open_table
 from stream_guard.registry import build_registry
-from stream_guard.rule import RuleType
 from stream_guard.testing import one_rule_policy
 
 REGISTRY = build_registry()

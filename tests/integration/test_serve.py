@@ -21,8 +21,8 @@ import pytest
 import stream_guard as sg
 from stream_guard.doctor.probe import probe
 from stream_guard.guard.inline import Guard
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from tests import plain_http, processes
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from unittest import mock
 
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
 

@@ -64,7 +64,7 @@ ALSO_SLOW = (
     "ssl",
     "urllib.request",
     "stream_guard.registry",
-    "stream_guard.engine",
+    "stream_guard.judge.fold",
 )
 LOADED = f"""
 def loaded():

@@ -30,9 +30,9 @@ from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.observability.metrics import Metrics
-from stream_guard.policy.spec import Policy
 from stream_guard.serve.service import GateMetrics, Service
 from tests.laws.deployed import load_deployed, open_routes
 from tests.parts import find_promtool, require

@@ -11,12 +11,13 @@ import pytest
 import stream_guard as sg
 from stream_guard.diff_axes import AxisValues, DiffAxis, Sides
 from stream_guard.errors import PluginError, Problem
-from stream_guard.language.similarity import Similarity
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
+from stream_guard.judge.ports import Answer
 from stream_guard.policy.load import load_policy
-from stream_guard.ports import Answer, Decoder, Dialect, Document, Question, Record, Sink, TokenSource
+from stream_guard.ports import Decoder, Dialect, Document, Question, Record, Sink, TokenSource
 from stream_guard.registry import PluginInfo, Registry, build_registry
 from stream_guard.settings import PluginSettings
+from stream_guard.similarity import Similarity
 
 
 class NoCallOnSunday(sg.Rule[sg.Params, sg.NoState]):

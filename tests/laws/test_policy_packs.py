@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.model import Severity
+from stream_guard.judge.model import Severity
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing.policy_tests import run_policy_tests
 

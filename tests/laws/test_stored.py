@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream_guard.model import Event, Finding, Json
+from stream_guard.judge.model import Event, Finding, Json
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings

@@ -16,7 +16,7 @@ READERS = {"convert": 1, "decode": 1, "from_text": 1, "to_form": 1, "Decoder": 0
 THREADS = """
 import sys, threading, msgspec
 from stream_guard.registry import build_registry
-from stream_guard.rule import state_decoder
+from stream_guard.judge.rule import state_decoder
 
 states = [kind.state_type for kind in build_registry().kinds.values()]
 begin = threading.Barrier(8)

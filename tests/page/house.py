@@ -18,8 +18,8 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history.database import Database
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.opening import open_database
-from stream_guard.model import Event, ToolCall
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, ToolCall
 from stream_guard.page.app import make_page
 from stream_guard.page.parts import PageParts
 from stream_guard.policy.load import load_policy

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stream_guard.history.alert_rows import session_key
 from stream_guard.history.records import to_text
-from stream_guard.model import Alert
+from stream_guard.judge.model import Alert
 from tests.page.house import House
 
 FINDINGS, INCIDENTS = 1_000_000, 200_000

@@ -16,7 +16,7 @@ import pytest
 from starlette.routing import Mount, Route
 
 from stream_guard.history import bypasses, verdicts
-from stream_guard.model import ToolCall, ToolResult, UserMessage
+from stream_guard.judge.model import ToolCall, ToolResult, UserMessage
 from stream_guard.page import live
 from stream_guard.page.live import as_event
 from tests.page.house import House, open_house

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.model import ToolCall, ToolResult, Turn
+from stream_guard.judge.model import ToolCall, ToolResult, Turn
 from tests.page.house import POLICY, House
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from stream_guard.history import audit, bypasses, verdicts
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
 from tests.page.house import House
 
 

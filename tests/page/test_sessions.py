@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.history import kept_events
-from stream_guard.model import ToolCall, Turn, UserMessage
+from stream_guard.judge.model import ToolCall, Turn, UserMessage
 from tests.page.house import House, open_house
 
 

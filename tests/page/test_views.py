@@ -14,7 +14,7 @@ from stream_guard.demo.live_sessions import LiveSessions, spread
 from stream_guard.demo.sessions import sample_events
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter
-from stream_guard.model import Alert, ToolCall, UserMessage
+from stream_guard.judge.model import Alert, ToolCall, UserMessage
 from stream_guard.worker.rollouts import ListedRollout
 from tests.page.house import POLICY, House, open_house
 

@@ -11,7 +11,7 @@ import pytest
 
 from stream_guard.history import kept_events
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import ToolCall, UserMessage
+from stream_guard.judge.model import ToolCall, UserMessage
 from stream_guard.page.states import StateReader
 from tests.page.house import House, open_house
 

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from stream_guard_rules import arg_provenance, tool_guard
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, ToolCall, ToolResult, UserMessage
+from stream_guard.judge.model import Action, ToolCall, ToolResult, UserMessage
+from stream_guard.judge.shares import tenant_session
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.shares import tenant_session
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 

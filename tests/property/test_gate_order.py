@@ -18,10 +18,10 @@ from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.opening import open_database
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Action, SessionEnd, ToolCall, ToolResult, Turn
+from stream_guard.judge.model import Action, SessionEnd, ToolCall, ToolResult, Turn
+from stream_guard.judge.stored import FRESH
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.stored import FRESH
 from stream_guard.settings import ReviewSettings
 from stream_guard.storage.stores import MemoryStore
 

@@ -16,8 +16,8 @@ from stream_guard.analysis.never_saw import never_saw
 from stream_guard.cli.sharing import Job, open_reader
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import Share, TimeSpan
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_guard.engine import Engine
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
 from stream_guard.testing.laws import Trace, traces

@@ -13,7 +13,7 @@ from stream_guard import EVENT_KINDS, Record
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import EventReader
 from stream_guard.decoding.selection import EventSelection, Share
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from tests.bench.workload import event_lines
 
 SHARES = tuple(Share(number, 3) for number in range(3))

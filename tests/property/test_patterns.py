@@ -8,7 +8,7 @@ from copy import deepcopy
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from stream_guard.language.patterns import Regex, TextSet, literal
+from stream_guard.judge.patterns import Regex, TextSet, literal
 
 PLAIN = ["a", "b", "abc", "A", "aB1", "\\-", " ", "\\x61", "\\n", "é", "K"]
 OTHERS = ["[ab]", "[^a]", ".", "\\d", "\\w", "\\b", "^", "$", "[]a]", "[a\\]]"]

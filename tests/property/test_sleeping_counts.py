@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stream_guard_rules.tool_guard import ToolGuard, ToolGuardState
 
 import stream_guard as sg
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.testing import find, one_rule_policy
 
 TOOLS = ("pay", "mail", "read")

@@ -9,14 +9,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.engine import Engine
-from stream_guard.model import Action, Finding, ToolCall
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Action, Finding, ToolCall
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from tests.replaying import ReplayingGuard
 

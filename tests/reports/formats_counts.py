@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stream_guard.errors import DecodeError
-from stream_guard.model import Event, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings

@@ -8,9 +8,9 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, Decision, Finding
+from stream_guard.judge.model import Action, Decision, Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.testing import calls, events, run_rule

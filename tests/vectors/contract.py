@@ -14,7 +14,7 @@ from stream_guard_contract.scoring.matrix import CellState, Matrix, overall
 from stream_guard_contract.scoring.score import score
 
 from stream_guard.errors import PolicyError
-from stream_guard.model import Event, Turn, UserMessage
+from stream_guard.judge.model import Event, Turn, UserMessage
 from tests.vectors.case import LeftOut, Runner, WrongAnswerError, expect, preferred
 from tests.vectors.measures import measures_of, registry
 

@@ -13,7 +13,7 @@ from stream_guard_diff.fingerprint import turn_fingerprint
 from stream_guard_diff.hotelling import hotelling
 from stream_guard_diff.turns import read_turn
 
-from stream_guard.model import Event, SessionEnd, Turn
+from stream_guard.judge.model import Event, SessionEnd, Turn
 from stream_guard.policy.load import load_policy
 from tests.vectors.case import LeftOut, WrongAnswerError, expect, preferred
 from tests.vectors.measures import registry

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
-from stream_guard.engine.findings import CONTESTED_CALL
 from stream_guard.errors import PolicyError, Problem
 from stream_guard.guard.decisions import Decider
-from stream_guard.model import Action, Decision, Finding, ToolCall
+from stream_guard.judge.findings import CONTESTED_CALL
+from stream_guard.judge.model import Action, Decision, Finding, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
 from tests.replaying import ReplayingGuard

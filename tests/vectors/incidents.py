@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.running.batch import evaluate
 from tests.vectors.case import CannotRunError, LeftOut, WrongAnswerError, check_fields, expect

@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 import stream_guard as sg
-from stream_guard.language.similarity import Similarity
 from stream_guard.registry import Registry, build_registry
+from stream_guard.similarity import Similarity
 from tests.vectors.case import WrongAnswerError
 
 

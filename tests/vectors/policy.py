@@ -10,10 +10,10 @@ from typing import Any
 from stream_guard_diff.regressions import compare
 
 from stream_guard.errors import PolicyError
-from stream_guard.model import Event, Finding, SessionEnd, ToolCall, Turn
+from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.running.batch import evaluate
 from tests.vectors.case import LeftOut, WrongAnswerError, expect, preferred
 from tests.vectors.measures import measures_of, registry

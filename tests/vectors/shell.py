@@ -12,9 +12,9 @@ from stream_guard_shell.ownership import with_ownership
 from stream_guard_shell.reading import read_command
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Event, ToolCall, Turn
+from stream_guard.judge.model import Event, ToolCall, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from tests.vectors.case import CannotRunError, LeftOut, expect

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import stream_guard as sg
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record

@@ -16,7 +16,7 @@ import uvicorn
 
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly

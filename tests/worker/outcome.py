@@ -13,8 +13,8 @@ from threading import Thread
 from typing import Any
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.judge.model import Finding
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.model import Finding
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

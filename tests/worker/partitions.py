@@ -6,10 +6,10 @@ import random
 from collections.abc import Callable
 
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings

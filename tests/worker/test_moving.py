@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.errors import StoreError
+from stream_guard.judge.forgotten import ForgottenSessions
+from stream_guard.judge.sketch import sketch_number
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.language.sketch import sketch_number
-from stream_guard.sessions.forgotten import ForgottenSessions
 from stream_guard.worker.moving import TargetTopic, move_states
 from stream_guard.worker.rows import (
     KEY_STATES,

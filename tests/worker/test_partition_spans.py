@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stream_guard.model import Finding
+from stream_guard.judge.model import Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.worker.partition import SessionPartition

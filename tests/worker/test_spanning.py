@@ -16,10 +16,10 @@ import pytest
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
-from stream_guard.engine import Engine
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Alert
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.model import Alert
-from stream_guard.observability.counts import Counts
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.engine import Engine
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from tests.kafka.cluster import Cluster, Row

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import SettingsError, SourceError
+from stream_guard.judge.model import Finding
 from stream_guard.kafka.address import parse_address
-from stream_guard.model import Finding
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from stream_guard.judge.model import Json
 from stream_guard.learning.candidates import FEWEST_FOR_BOUND, RuleCandidate, edge, rule_id
 from stream_guard.learning.classes import ANY, in_id, in_words
 from stream_guard.learning.facts import Facts, SessionFacts
 from stream_guard.learning.values import is_secret
-from stream_guard.model import Json
 
 _MOST_WORDS: Final = 12
 _PER_WORD: Final = 5  # tasks that there must be for each word

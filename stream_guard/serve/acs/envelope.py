@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import rfc8785
 
-from stream_guard.model import Json
+from stream_guard.judge.model import Json
 
 ALGORITHM: Final = "HMAC-SHA256"
 KEY_ID: Final = "default"  # the label of a secret that has none of its own

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate
-from stream_guard.language.arguments import parse_json
+from stream_guard.judge.arguments import parse_json
 from stream_guard.mcp_wire.messages import write_message
 from stream_guard.serve.access import SIGNED, Identity
 from stream_guard.serve.acs import envelope as signing

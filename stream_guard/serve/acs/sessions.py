@@ -11,7 +11,7 @@ import msgspec
 from stream_guard.history import audit
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
-from stream_guard.model import Json, resolved
+from stream_guard.judge.model import Json, resolved
 from stream_guard.serve.acs.envelope import (
     CHAIN_MISMATCH,
     NOT_NEGOTIATED,

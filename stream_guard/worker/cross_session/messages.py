@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from stream_guard.model import Event, resolved
+from stream_guard.judge.model import Event, resolved
 from stream_guard.worker.rows import EventPosition
 
 

@@ -17,11 +17,11 @@ from math import inf
 import msgspec
 
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.engine import Engine
-from stream_guard.model import Finding
+from stream_guard.judge.clock import SharedClock
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
-from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
 from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks, clock_of, is_stale

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from stream_guard.engine import Engine
-from stream_guard.engine.cross_session import CrossSessionRules
-from stream_guard.engine.evaluation import Findings, Objections
-from stream_guard.model import Event, SessionEnd
-from stream_guard.observability.counts import Counts
-from stream_guard.ports import Store
-from stream_guard.sessions.clock import SharedClock
-from stream_guard.sessions.session import Session
-from stream_guard.sessions.table import SessionTable
-from stream_guard.sessions.tracker import Counted
+from stream_guard.judge.clock import SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.cross_session import CrossSessionRules
+from stream_guard.judge.evaluation import Findings, Objections
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, SessionEnd
+from stream_guard.judge.ports import Store
+from stream_guard.judge.session import Session
+from stream_guard.judge.table import SessionTable
+from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.rows import EventPosition
 

@@ -19,7 +19,7 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
-from stream_guard.observability.counts import RestoreFigure
+from stream_guard.judge.counts import RestoreFigure
 from stream_guard.ports import Record
 from stream_guard.worker.changelog import FencedError, LoggedRow
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition

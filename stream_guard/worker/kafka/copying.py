@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
-from stream_guard.observability.counts import CopyState
+from stream_guard.judge.counts import CopyState
 from stream_guard.worker.changelog import ChangelogTable
 from stream_guard.worker.kafka.assignment import AssignedConsumer
 from stream_guard.worker.kafka.descriptions import describe_topics

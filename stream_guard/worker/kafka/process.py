@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from aiokafka.errors import KafkaError
 
-from stream_guard.engine import Engine
 from stream_guard.errors import SourceError, StoreError, StreamGuardError
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.kafka.security import login_failure
-from stream_guard.observability.counts import Counts
 from stream_guard.settings import KafkaSettings
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics

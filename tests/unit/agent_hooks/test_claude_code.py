@@ -15,7 +15,7 @@ import pytest
 
 from stream_guard.agent_hooks.command import DEFAULTS, PREFIX, UnknownOption, main, read_options
 from stream_guard.guard.gate import Gate
-from stream_guard.model import ToolResult
+from stream_guard.judge.model import ToolResult
 from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
 from stream_guard.settings import HookSettings
 from tests.wires.gate import serving

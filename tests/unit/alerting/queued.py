@@ -11,7 +11,7 @@ import stream_guard as sg
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import SinkQueue
 from stream_guard.alerting.routes import AlertRoute
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.testing import alert
 
 AWAY = sg.SinkError("away", retryable=True)

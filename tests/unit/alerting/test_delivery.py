@@ -9,7 +9,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.alerting import delivery as module
 from stream_guard.alerting.delivery import Delivery, alerts_of
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.testing import alert
 
 REFUSED = sg.SinkError("refused", retryable=False)

@@ -17,7 +17,7 @@ from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import QueueLimits, SinkQueue
 from stream_guard.alerting.routes import AlertRoute
 from stream_guard.errors import StoreError
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.testing import alert
 from tests.unit.alerting.queued import AWAY, Receiver, World, many
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from stream_guard.analysis.labels import ANY_RULE, DetectionShare, read_labels, score_rules, score_table
 from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
-from stream_guard.model import Finding, Severity
+from stream_guard.judge.model import Finding, Severity
 
 
 def finding(rule: str, session: str, index: int) -> Finding:

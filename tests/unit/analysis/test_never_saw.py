@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from stream_guard.analysis.never_saw import in_words, never_saw
 from stream_guard.cli.app import app
-from stream_guard.model import Event
-from stream_guard.observability.counts import Counts, ToolTally
+from stream_guard.judge.counts import Counts, ToolTally
+from stream_guard.judge.model import Event
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.testing import events

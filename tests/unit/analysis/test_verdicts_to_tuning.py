@@ -9,10 +9,10 @@ import pytest
 from stream_guard.analysis.exceptions import NoExceptionError, propose_exception
 from stream_guard.analysis.tuning import advise
 from stream_guard.history.verdicts import VerdictCounts
-from stream_guard.language.conditions import Condition
-from stream_guard.model import Event, ToolCall, Turn
+from stream_guard.judge.conditions import Condition
+from stream_guard.judge.model import Event, ToolCall, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
-from stream_guard.language.patterns import ToolPattern
+from stream_guard.judge.patterns import ToolPattern
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import load_settings

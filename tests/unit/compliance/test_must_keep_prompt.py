@@ -11,7 +11,7 @@ import pytest
 from stream_guard_compliance.must_keep_prompt import MustKeepPrompt
 
 import stream_guard as sg
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.pipeline import open_table
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stream_guard.cookbook.recipes import read_recipes
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing.policy_tests import run_policy_tests
 

@@ -13,7 +13,7 @@ import pytest
 
 from stream_guard.decoding.dead_letters import HEAD, DeadLetters
 from stream_guard.errors import StoreError
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.ports import Record
 
 

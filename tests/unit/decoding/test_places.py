@@ -10,7 +10,7 @@ import pytest
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 

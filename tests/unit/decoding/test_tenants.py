@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Finding
+from stream_guard.judge.shares import tenant_session
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.model import Finding
-from stream_guard.observability.counts import Counts
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.shares import tenant_session
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
@@ -176,8 +176,8 @@ def test_an_event_without_a_tenant_cannot_claim_one() -> None:
 
 @given(st.lists(names.filter(bool), min_size=2, max_size=2), st.lists(names.filter(bool), min_size=2, max_size=2))
 def test_no_two_values_of_a_key_share_a_state(one: list[str], other: list[str]) -> None:
-    from stream_guard.engine.cross_session import CrossSessionRules
-    from stream_guard.model import ToolCall
+    from stream_guard.judge.cross_session import CrossSessionRules
+    from stream_guard.judge.model import ToolCall
 
     group = CrossSessionRules(("agent", "labels.x"), [], by_tenant=True)
     first, second = (ToolCall(session_id="s", tool="t", agent=pair[0], labels={"x": pair[1]}) for pair in (one, other))

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from stream_guard.model import Event, SessionEnd, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 
 Plant = Callable[[list[Event]], list[Event]]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from stream_guard_diff import Diff, diff
 
-from stream_guard.model import Event, Turn
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Event, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 
 AXES = build_registry().axes

@@ -7,9 +7,9 @@ import pytest
 from stream_guard.analysis.backtest import compare_policies
 from stream_guard.analysis.labels import read_labels
 from stream_guard.errors import SettingsError
-from stream_guard.model import Event, ToolCall
+from stream_guard.judge.model import Event, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 
 REGISTRY = build_registry()

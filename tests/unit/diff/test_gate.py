@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stream_guard_diff import FailOn
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from tests.unit.diff.sample import compared, session, severities, turn

@@ -14,7 +14,7 @@ from stream_guard_diff.noise import deal, differences, novelty
 from stream_guard_diff.pairing import Stratum
 from stream_guard_diff.trails import read_trails
 
-from stream_guard.model import Event, Turn, UserMessage
+from stream_guard.judge.model import Event, Turn, UserMessage
 from tests.unit.diff.agents import Plant, edit_calls, repeat_call, run, skip_confirmation
 
 TASKS = 50

@@ -15,7 +15,7 @@ from stream_guard_diff.likeness import best_pairs
 from stream_guard_diff.pairing import Pairing, pair_trails
 from stream_guard_diff.trails import SessionTrail, read_trails
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from tests.unit.diff.agents import run
 from tests.unit.diff.sample import session, turn
 

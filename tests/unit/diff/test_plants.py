@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.model import Event, Turn, UserMessage
+from stream_guard.judge.model import Event, Turn, UserMessage
 from tests.bench.diff_plants import is_still_agreed, skip_confirmation, skip_question
 
 LOOK = "get_order"

@@ -12,7 +12,7 @@ from stream_guard_diff.gate import ChangeLevel
 from stream_guard_diff.hotelling import hotelling
 from stream_guard_diff.statistics import interval, severity
 
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from tests.unit.diff.sample import compared, session, turn
 
 

@@ -10,7 +10,7 @@ from stream_guard_diff.measures.value_places import ValuePlaces
 from stream_guard_diff.measures.wrong_values import ValueEvidence, weigh_values
 from stream_guard_diff.trails import SessionTrail, read_trails
 
-from stream_guard.model import Event, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, ToolResult, Turn, UserMessage
 
 
 def session(number: int, *, wrong: bool) -> SessionTrail:

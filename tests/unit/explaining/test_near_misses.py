@@ -10,9 +10,9 @@ import stream_guard as sg
 from stream_guard.explaining import NearMiss, follow_session
 from stream_guard.explaining.near_misses import NearMisses
 from stream_guard.explaining.survey import survey_rule
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.rule import RuleType
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.rule import RuleType
 from stream_guard.testing import events
 from stream_guard.testing.running import one_rule_policy, rule_spec
 

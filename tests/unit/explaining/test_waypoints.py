@@ -13,7 +13,7 @@ import stream_guard as sg
 from stream_guard.demo.sessions import sample_events
 from stream_guard.explaining import StateChange, follow_session, waypoints
 from stream_guard.explaining.waypoints import FoldedSession, NumberedEvent
-from stream_guard.model import Event
+from stream_guard.judge.model import Event
 from stream_guard.registry import build_registry
 from stream_guard.testing import events
 from stream_guard.testing.running import one_rule_policy

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from tests.vectors.shown import show
 
 

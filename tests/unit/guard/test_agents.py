@@ -9,10 +9,10 @@ import pytest
 
 from stream_guard.errors import PolicyError
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, Decision, ToolCall
+from stream_guard.judge.model import Action, Decision, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 
 REGISTRY = build_registry()

@@ -11,9 +11,9 @@ import stream_guard as sg
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 
 REGISTRY = build_registry()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from stream_guard.guard.gate import Gate
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action, ToolCall
+from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
+from stream_guard.guard.ended import EndedSessions
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Action, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
-from stream_guard.sessions.ended import EndedSessions
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 from stream_guard.testing import events, rule_spec
 from tests.replaying import ReplayingGuard

@@ -8,8 +8,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import events, rule_spec
 

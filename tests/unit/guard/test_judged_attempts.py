@@ -17,9 +17,10 @@ from stream_guard.guard.rulings import Ruling
 from stream_guard.history import inquiries
 from stream_guard.history.database import Database
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action, Alert
-from stream_guard.policy.spec import Policy
-from stream_guard.ports import Answer, Question
+from stream_guard.judge.model import Action, Alert
+from stream_guard.judge.ports import Answer
+from stream_guard.judge.spec import Policy
+from stream_guard.ports import Question
 from stream_guard.registry import build_registry
 from stream_guard.settings import JudgeSettings
 from stream_guard.testing import events, rule_spec

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, Event, Finding, Json, ToolCall
+from stream_guard.judge.model import Action, Event, Finding, Json, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.testing import events

@@ -12,7 +12,7 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.notices import REVIEW, settled_in
 from stream_guard.history import incidents
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action, Alert, ToolCall
+from stream_guard.judge.model import Action, Alert, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import stream_guard as sg
-from stream_guard.model import Action
-from stream_guard.policy.spec import Policy, RuleSpec
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.model import Severity
+from stream_guard.judge.model import Severity
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 
 REGISTRY = build_registry()

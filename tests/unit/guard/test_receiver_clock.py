@@ -12,9 +12,9 @@ from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action, Event, SessionEnd, ToolCall, ToolResult, Turn
+from stream_guard.judge.model import Action, Event, SessionEnd, ToolCall, ToolResult, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 

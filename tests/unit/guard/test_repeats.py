@@ -11,12 +11,12 @@ import pytest
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Action, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.stored import FRESH
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
-from stream_guard.sessions.stored import FRESH
 from stream_guard.storage.stores import MemoryStore
 
 REGISTRY = build_registry()

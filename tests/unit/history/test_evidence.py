@@ -19,7 +19,7 @@ from stream_guard.history.canonical import canonical
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
 from stream_guard.history.evidence_check import EvidenceResult, check_evidence
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

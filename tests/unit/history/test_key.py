@@ -10,7 +10,7 @@ import pytest
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.history import audit, chain, review_rows
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action
+from stream_guard.judge.model import Action
 from stream_guard.settings import HistorySettings
 from tests import processes
 from tests.history.claims import World, call, review_of

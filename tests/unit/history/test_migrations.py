@@ -20,7 +20,7 @@ from stream_guard.history.alert_rows import AlertFilter, page
 from stream_guard.history.database import VERSION, SqliteDatabase, Statements
 from stream_guard.history.migrations import STEPS
 from stream_guard.history.opening import open_database
-from stream_guard.model import Action, ToolCall
+from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 

@@ -11,7 +11,8 @@ import pytest
 from stream_guard_judge.endpoint import ask
 
 from stream_guard.chat_endpoint import MAX_ANSWER
-from stream_guard.ports import Answer, Question
+from stream_guard.judge.ports import Answer
+from stream_guard.ports import Question
 from tests.judge_end import Asked, JudgeEnd, Replied, completion, verdict
 
 ID = "5f" * 16

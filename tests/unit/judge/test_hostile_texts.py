@@ -10,7 +10,8 @@ import pytest
 from stream_guard_judge.endpoint import ask
 
 import stream_guard as sg
-from stream_guard.ports import Answer, Question
+from stream_guard.judge.ports import Answer
+from stream_guard.ports import Question
 from stream_guard.registry import build_registry
 from stream_guard.testing import events, one_rule_policy
 from tests.judge_end import Asked, JudgeEnd, Replied, broken, completion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from stream_guard.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
 
 STATES = ("pending", "pending", "delivered")
 REASONS = ("too late", "by mistake")

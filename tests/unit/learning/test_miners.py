@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from stream_guard.judge.model import Event, Json, ToolCall, Turn
 from stream_guard.learning.candidates import RuleCandidate, edge, surprise
 from stream_guard.learning.chances import no_accidents, upper_share
 from stream_guard.learning.collecting import collect
@@ -19,7 +20,6 @@ from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.miners.provenance import mine_provenance
 from stream_guard.learning.miners.sequences import mine_sequences
 from stream_guard.learning.tasks import FOLDS, find_tasks, fold_of
-from stream_guard.model import Event, Json, ToolCall, Turn
 from tests.unit.learning.desk import Desk
 
 

@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream_guard import NoState, Params, Rule, ToolCall, Turn
-from stream_guard.model import Severity
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Severity
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.observability.metrics import Metrics
-from stream_guard.policy.spec import RuleSpec
 
 
 class Silent(Rule[Params, NoState]):

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from stream_guard.errors import SettingsError
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
 from stream_guard.observability.metrics import Metrics
 from stream_guard.observability.status import StallDetector, StatusServer
 from stream_guard.settings import StatusSettings

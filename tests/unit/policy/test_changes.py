@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.language.patterns import Regex
-from stream_guard.model import Json
-from stream_guard.policy.changes import MASK, ArgumentChange
+from stream_guard.judge.model import Json
+from stream_guard.judge.patterns import Regex
+from stream_guard.judge.spec import MASK, ArgumentChange
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 500) | st.text(max_size=5),

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.language.conditions import Condition, ConditionError
-from stream_guard.language.operators import OPERATORS
-from stream_guard.language.paths import MISSING, Path
-from stream_guard.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.conditions import OPERATORS, Condition, ConditionError
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.paths import MISSING, Path
 from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import always_holds, events_holding, flaws, never_holds
 from stream_guard.policy.paths import events_with

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import PolicyError
-from stream_guard.model import Action, Scope, Severity
+from stream_guard.judge.model import Action, Scope, Severity
+from stream_guard.judge.spec import DEFAULT_IDLE, RuleSpec
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import DEFAULT_IDLE, RuleSpec
 from stream_guard.registry import Registry
 
 NO_CALL = {"id": "r", "kind": "no_call", "params": {"tool": "drop"}}

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 import stream_guard as sg
 from stream_guard.cli.app import app
 from stream_guard.errors import PolicyError
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry, build_registry
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from stream_guard.engine.bound import fingerprint
 from stream_guard.errors import PolicyError
-from stream_guard.model import Event, Scope
+from stream_guard.judge.bound import fingerprint
+from stream_guard.judge.model import Event, Scope
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import PolicyPack
 from stream_guard.registry import Registry
 from stream_guard.running.batch import evaluate

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from stream_guard.errors import PolicyError
-from stream_guard.model import Scope, Severity
+from stream_guard.judge.model import Scope, Severity
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import RuleSpec
 from stream_guard.registry import Registry
 
 CONFIRM = """

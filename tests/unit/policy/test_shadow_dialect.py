@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from stream_guard.errors import PolicyError
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import Registry, build_registry
 from stream_guard.settings import PluginSettings
 

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
-from stream_guard.model import Finding, Severity
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding, Severity
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.reports.findings import FindingReport, to_github, to_html, to_junit, to_markdown, to_sarif

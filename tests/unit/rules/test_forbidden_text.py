@@ -6,7 +6,7 @@ import pytest
 from stream_guard_rules.forbidden_text import ForbiddenText, ForbiddenTextParams
 
 import stream_guard as sg
-from stream_guard.engine import Engine
+from stream_guard.judge.fold import Engine
 from stream_guard.testing import find, one_rule_policy
 
 TRACE: list[dict[str, sg.Json]] = [{"turn": "secret"}, {"call": "mail", "args": {"text": "secret"}}, {"user": "secret"}]

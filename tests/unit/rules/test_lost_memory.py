@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from stream_guard.model import Action, Decision, Event, Json, ToolCall
+from stream_guard.judge.model import Action, Decision, Event, Json, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.stores import MemoryStore

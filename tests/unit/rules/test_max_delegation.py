@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, Event, Finding, ToolCall, Turn
+from stream_guard.judge.model import Action, Event, Finding, ToolCall, Turn
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
-from stream_guard.policy.spec import Policy
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 import stream_guard as sg
+from stream_guard.judge.ports import Answer
 from stream_guard.policy.load import load_policy
-from stream_guard.ports import Answer
 from stream_guard.registry import build_registry
 from stream_guard.testing import events, one_rule_policy
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from stream_guard.model import Event, ToolCall, Turn, UserMessage
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, ToolCall, Turn, UserMessage
+from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 

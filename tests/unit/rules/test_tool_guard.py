@@ -6,7 +6,7 @@ import pytest
 from stream_guard_rules.tool_guard import ToolGuard, ToolGuardParams
 
 import stream_guard as sg
-from stream_guard.engine import Engine
+from stream_guard.judge.fold import Engine
 from stream_guard.testing import one_rule_policy
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.model import Finding
+from stream_guard.judge.model import Finding
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record

@@ -13,18 +13,18 @@ import pytest
 import stream_guard as sg
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
-from stream_guard.engine import Engine
 from stream_guard.errors import PolicyError
-from stream_guard.model import Alert, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Alert, Finding
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.embedded import EmbeddedRunner
 from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.sessions.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events
 

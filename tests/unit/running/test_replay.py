@@ -21,11 +21,11 @@ from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSp
 from stream_guard.decoding.wrapping import WrappedDecoder
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError, SourceError
-from stream_guard.model import Event, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.spec import Policy
 from stream_guard.ports import Decoder, Record
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate

@@ -14,9 +14,8 @@ from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.history import audit
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action
-from stream_guard.policy.agents import Agents, PolicyAgent
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action
+from stream_guard.judge.spec import Agents, Policy, PolicyAgent
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import TokenDoor, open_door

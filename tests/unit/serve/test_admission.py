@@ -16,8 +16,8 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
 from stream_guard.history.audit import records, verify
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.model import Action, ToolCall
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action, ToolCall
+from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.app import make_app

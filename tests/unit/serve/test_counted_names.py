@@ -11,9 +11,8 @@ import pytest
 
 from stream_guard.errors import SettingsError
 from stream_guard.guard.inline import Guard
-from stream_guard.model import Action, SessionEnd, ToolCall
-from stream_guard.policy.agents import Agents, PolicyAgent
-from stream_guard.policy.spec import Policy
+from stream_guard.judge.model import Action, SessionEnd, ToolCall
+from stream_guard.judge.spec import Agents, Policy, PolicyAgent
 from stream_guard.registry import build_registry
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused

@@ -14,7 +14,7 @@ from google.protobuf.json_format import ParseDict
 
 from stream_guard.errors import SettingsError
 from stream_guard.guard.rulings import Ruling
-from stream_guard.model import Action, Alert, ToolCall
+from stream_guard.judge.model import Action, Alert, ToolCall
 from stream_guard.serve.decision_events import DecisionEvents
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -87,7 +87,7 @@ def test_a_decision_is_an_event_in_the_trace_of_its_call() -> None:
     assert said["gen_ai.tool.call.id"] == "c1"
     assert said["gen_ai.conversation.id"] == "s1"
     assert said["stream_guard.action"] == "block"
-    assert said["stream_guard.rule.ids"] == "no-drop"
+    assert said["stream_guard.judge.rule.ids"] == "no-drop"
     assert said["stream_guard.judged"] == "true"
 
 

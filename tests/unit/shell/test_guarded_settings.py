@@ -9,7 +9,7 @@ import pytest
 from stream_guard.agent_hooks.dialects import AGENTS
 from stream_guard.agent_hooks.settings_files import PLANS, HooksFile
 from stream_guard.guard.inline import Guard
-from stream_guard.model import ToolCall
+from stream_guard.judge.model import ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 

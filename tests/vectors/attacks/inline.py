@@ -19,8 +19,8 @@ from stream_guard.guard.reviews import Review, Reviews
 from stream_guard.guard.rulings import Ruling
 from stream_guard.history.opening import open_database
 from stream_guard.history.records import AnswerRefusedError
-from stream_guard.model import Alert, Decision, Finding
-from stream_guard.observability.counts import Counts
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Alert, Decision, Finding
 from stream_guard.observability.metrics import Metrics
 from stream_guard.policy.load import load_policy
 from stream_guard.running.assembly import Assembly

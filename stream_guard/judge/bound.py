@@ -1,0 +1,304 @@
+"""A rule of a policy, ready to run: handlers, gate and key as plain callables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+import msgspec
+import xxhash
+
+from stream_guard.judge.conditions import Leaf, Unknown, certain_leaves
+from stream_guard.judge.key_state import Address
+from stream_guard.judge.model import Event, Json, Scope
+from stream_guard.judge.paths import MISSING, Path, agent_key
+from stream_guard.judge.patterns import Regex
+from stream_guard.judge.rule import NoState, Rule, State, Verdict, Where, state_decoder
+from stream_guard.judge.spec import ALL_KEY, SESSION_KEY, Agents, RuleSpec
+
+Handler: TypeAlias = Callable[[Any, Any], Verdict]
+Gate: TypeAlias = Callable[[Event, Set[int]], bool]
+GateJudge: TypeAlias = Callable[[Event, Set[int], Unknown], bool | None]
+
+NO_STATE: Final = NoState()
+
+# Short names that a policy may write as a key, and the path each stands for.
+KEY_PATHS: Final = {"run": "run_id", "tool": "tool.name"}
+
+
+class BoundRule:
+    """One rule of a policy, ready to run.
+
+    A ``plain`` rule needs only its handler and its state, for an event with content and a time. An ``only_gated``
+    rule also has a gate. Only rules of these two sorts can fall asleep.
+    """
+
+    __slots__ = (
+        "_lacking",
+        "arg_paths",
+        "bit",
+        "decoder",
+        "default",
+        "end",
+        "gate",
+        "gate_leaves",
+        "gate_text",
+        "is_twin",
+        "judge_gate",
+        "key",
+        "may_open",
+        "must_remember",
+        "needed_paths",
+        "needs_clock",
+        "needs_content",
+        "needs_turn",
+        "number",
+        "only_gated",
+        "part_scoped",
+        "plain",
+        "reads_args",
+        "reads_content",
+        "rule",
+        "spec",
+        "stateless",
+        "suspect",
+        "tag",
+        "texts",
+        "timer",
+        "twin",
+        "ungated",
+        "wakes_at",
+    )
+
+    def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
+        self.number = number
+        self.bit = 1 << number
+        self.wakes_at = spec.rule.wakes_at()
+        self.spec = spec
+        self.rule = rule = spec.rule
+        self.tag = fingerprint(spec)
+        self.is_twin = False
+        self.twin: Any = None  # see ``twins``, where a rule that stops asks about arguments
+        self.gate = _gate(spec, agents)
+        self.may_open = _may_open(spec, agents)
+        self.judge_gate = _gate_judge(spec, agents)
+        self.gate_leaves = tuple(_gate_leaves(spec))
+        sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
+        sources += [spec.agent] if spec.agent else []
+        self.gate_text = msgspec.json.encode(sources, order="sorted").decode()
+        self.needs_turn = any(leaf.path.when == "turn" for leaf in remembered_leaves(spec))
+        self.key = _key(number, spec)
+        self.arg_paths = frozenset(_arg_paths(spec))
+        self.needed_paths = tuple(needed_paths(spec))
+        self.part_scoped = spec.scope is Scope.PART
+        needs = rule.needs()
+        # Gate and key count too: a gate over missing content would never open, and everything would pass.
+        self.reads_content = "content" in needs
+        self.needs_content = self.reads_content or any(path.reads_content for path in _paths_read(spec))
+        self.reads_args = self.needs_content or rule.reads_args()
+        self.needs_clock = "clock" in needs
+        self.texts: dict[Where, list[tuple[Path | None, Regex]]] = {}
+        for pattern in rule.texts():
+            self.texts.setdefault(pattern.where, []).append((pattern.path, Regex(pattern.regex)))
+        self.ungated: Handler | None = _ungated(spec, agents) if overrides(rule, "on_ungated") else None
+        self.end: Handler | None = rule.on_session_end if overrides(rule, "on_session_end") else None
+        # Without a clock there are no deadlines. A kind whose params decide about deadlines says so in `needs`.
+        timed = self.needs_clock and overrides(rule, "deadline")
+        self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
+        self.stateless = issubclass(rule.state_type, NoState)
+        # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
+        self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
+        self.default: State = rule.state_type()
+        self.decoder = state_decoder(rule.state_type)
+        self.suspect = False
+        self._lacking: Any = (spec.id, "")  # compiled, a tuple of a known type would be made anew at every use
+        simple = self.key is None and self.timer is None and spec.hold is None
+        self.plain = simple and self.gate is None
+        needs_nothing = self.stateless and self.ungated is not None  # has no state for `on_ungated`
+        self.only_gated = simple and self.gate is not None and not self.texts and not needs_nothing
+
+    def lacking(self, lacks: str) -> Any:
+        """Return its id with what it lacked, as that is counted. The last is kept: mostly it lacks the same again."""
+        if self._lacking[1] != lacks:
+            self._lacking = (self.spec.id, lacks)
+        return self._lacking
+
+    def new_state(self) -> State:
+        """Return a new state."""
+        return self.rule.state_type()
+
+    def mark_suspect(self) -> None:
+        """Save the state before each handler from now on: the rule has raised an exception."""
+        self.suspect, self.plain, self.only_gated = True, False, False
+
+
+def overrides(rule: Rule[Any, Any], handler: str) -> bool:
+    """Whether the kind overrides the handler, and the rule needs it with its params."""
+    needed = rule.handlers()
+    return getattr(type(rule), handler) is not getattr(Rule, handler) and (needed is None or handler in needed)
+
+
+def fingerprint(spec: RuleSpec) -> int:
+    """Return a 32-bit digest of everything that gives the rule's state its meaning (docs/adr/0008).
+
+    An edited rule gets another digest, so it never reads the state of the old rule.
+    """
+    meaning = [
+        spec.slot,
+        spec.kind,
+        spec.rule.state_version,
+        spec.params,
+        spec.when.source if spec.when else None,
+        spec.unless.source if spec.unless else None,
+        spec.scope.stored_word,
+        list(spec.key),
+        *([spec.agent] if spec.agent else []),
+    ]
+    return crc32(msgspec.json.encode(meaning, order="sorted"))
+
+
+def remembered_leaves(spec: RuleSpec) -> list[Leaf]:
+    """Return the leaves over the turn or the user's message. The engine remembers whether they held."""
+    return [leaf for leaf in _gate_leaves(spec) if leaf.path.when != "event"]
+
+
+def _gate_leaves(spec: RuleSpec) -> Iterator[Leaf]:
+    for condition in (spec.when, spec.unless):
+        if condition is not None:
+            yield from condition.leaves
+
+
+def _paths_read(spec: RuleSpec) -> list[Path]:
+    """Return the paths that the rule's key and gate read."""
+    paths = [leaf.path for leaf in _gate_leaves(spec)]
+    return paths + key_paths(spec.key)
+
+
+def needed_paths(spec: RuleSpec) -> Iterator[Path]:
+    """Yield the paths without which the rule cannot fire: of its gate, of its key, and of its parameters."""
+    if spec.when is not None:
+        for leaf in certain_leaves(spec.when.source):
+            if leaf["op"] != "exists":
+                yield Path(leaf["path"])
+    yield from (key_path(part) for part in spec.key if part.startswith("args."))
+    for name in type(spec.rule.params).model_fields:
+        value = getattr(spec.rule.params, name, None)
+        if isinstance(value, Path):
+            yield value
+
+
+def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
+    """Yield the argument paths that key or gate read. Decisions and results of a call need these arguments too."""
+    yield from (path.steps[1:] for path in _paths_read(spec) if path.text.startswith("tool.args."))
+
+
+def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
+    written = _written_gate(spec)
+    if not spec.agent:
+        return written
+    governs = agents.governs(spec.agent)
+    if written is None:
+        return lambda event, _memory: governs(event)
+    return lambda event, memory: governs(event) and written(event, memory)
+
+
+def _may_open(spec: RuleSpec, agents: Agents) -> Gate | None:
+    """Return the gate with every condition true whose field the source left out; None where there is no such."""
+    if spec.when is None or spec.when.may_hold is None:
+        return None
+    when, unless = spec.when.may_hold, spec.unless.test if spec.unless is not None else _never
+    governs = agents.governs(spec.agent) if spec.agent else _always
+    return lambda event, memory: governs(event) and when(event, memory) and not unless(event, memory)
+
+
+def _always(_event: Event) -> bool:
+    return True
+
+
+def _never(_event: Event, _memory: Set[int]) -> bool:
+    return False
+
+
+def _gate_judge(spec: RuleSpec, agents: Agents) -> GateJudge:
+    """Return the gate as a test with three answers, for events that leave something out."""
+    governs = agents.judges(spec.agent) if spec.agent else None
+
+    def judge(event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
+        answers = [governs(event)] if governs is not None else []
+        if spec.when is not None:
+            answers.append(spec.when.judge(event, memory, unknown))
+        if spec.unless is not None:
+            exempt = spec.unless.judge(event, memory, unknown)
+            answers.append(None if exempt is None else not exempt)
+        return False if False in answers else None if None in answers else True
+
+    return judge
+
+
+def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
+    """Return the handler of events outside the gate. An agent's rule skips tools that the agent may not try."""
+    handle: Handler = spec.rule.on_ungated
+    if not spec.agent:
+        return handle
+    return lambda event, state: handle(event, state) if agents.lists(event) else None
+
+
+def _written_gate(spec: RuleSpec) -> Gate | None:
+    if spec.unless is None:
+        return spec.when.test if spec.when is not None else None
+    unless = spec.unless.test
+    if spec.when is None:
+        return lambda event, memory: not unless(event, memory)
+    when = spec.when.test
+    return lambda event, memory: when(event, memory) and not unless(event, memory)
+
+
+def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | None:
+    """Return the function from an event to the address of its state; None when the rule has a single state."""
+    parts = list(spec.key) if spec.key != SESSION_KEY else []
+    if spec.scope is Scope.RUN and "run" not in parts:
+        parts.append("run")
+    paths = key_paths(parts)
+    if not paths:
+        return None
+
+    def address(event: Event) -> Address | None:
+        values: list[int | str] = [number]
+        for path in paths:
+            value = path.find(event)
+            if value is MISSING or value is None:
+                return None
+            values.append(key_text(value))
+        return tuple(values)
+
+    return address
+
+
+def lacks_key(key: Sequence[str], event: Event) -> bool:
+    """Whether the source left out a part of a key that every event should have: its agent, its run or a label."""
+    return any(
+        key_path(part).find(event) in {MISSING, None, ""}
+        for part in key
+        if part in {"agent", "run"} or part.startswith("labels.")
+    )
+
+
+def key_paths(key: Sequence[str]) -> list[Path]:
+    """Return the paths to the values that a key is made of; none for the session, and for everything together."""
+    return [key_path(part) for part in key if part not in {"session", ALL_KEY}]
+
+
+def key_path(part: str) -> Path:
+    """Return the path a key part stands for: ``agent``, ``run``, ``tool``, ``args.x``, ``labels.x``."""
+    if part == "agent":
+        return agent_key()
+    if part in KEY_PATHS:
+        return Path(KEY_PATHS[part])
+    return Path(f"tool.{part}" if part.startswith("args.") else part)
+
+
+def key_text(value: Json) -> str:
+    """Return a short text that is the same for equal values. Long values are digested."""
+    text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+    return text if len(text) <= 64 else "#" + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

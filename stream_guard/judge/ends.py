@@ -1,0 +1,95 @@
+"""What rules are asked without an event: when a deadline has passed, and when the scope of their state ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stream_guard.judge.bound import NO_STATE, BoundRule
+from stream_guard.judge.evaluation import Evaluation, Findings
+from stream_guard.judge.gaps import NOT_ALL_JUDGED
+from stream_guard.judge.index import Index
+from stream_guard.judge.key_state import Address, KeyState
+from stream_guard.judge.model import SessionEnd
+from stream_guard.judge.reporting import Reporter
+from stream_guard.judge.rule import State
+from stream_guard.judge.states import RuleStates, number_of
+
+
+class RuleEnds:
+    """Asks rules what did not happen in time, or at all. ``fail`` takes the exceptions of rules."""
+
+    def __init__(
+        self,
+        bounds: tuple[BoundRule, ...],
+        states: RuleStates,
+        reporter: Reporter,
+        fail: Callable[[BoundRule, Exception, Evaluation], None],
+    ) -> None:
+        self._bounds = bounds
+        self._states = states
+        self._reporter = reporter
+        self._fail = fail
+
+    def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
+        """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
+        while key_state.timers:
+            address, deadline = min(key_state.timers.items(), key=lambda item: (item[1], str(item[0])))
+            if deadline > now:
+                return
+            bound = self._bounds[number_of(address)]
+            del key_state.timers[address]
+            state = self._states.get(bound, address, key_state)
+            evaluation = Evaluation(None, key_state, key_state.memory, out)
+            try:
+                hit = bound.rule.on_deadline(deadline, state)
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, evaluation)
+                continue
+            self._states.set_timer(bound, address, state, key_state)
+            # A deadline that does not move forward would be called for ever.
+            if key_state.timers.get(address, deadline + 1) <= deadline:
+                del key_state.timers[address]
+            if hit is not None:
+                self._reporter.report(bound, hit, evaluation, address, at="deadline", time=deadline)
+
+    def end(self, key_state: KeyState, end: SessionEnd, out: Findings, index: Index, *, part_only: bool) -> None:
+        """Call ``on_session_end`` of the rules of an index; of a part, those that keep a state per part."""
+        for bound in index.ends:
+            if part_only and not bound.part_scoped:
+                continue
+            if bound.key is not None:
+                for address in _ending_addresses(bound, key_state):
+                    self._judge(bound, address, end, key_state, out)
+            elif _has_begun(bound, key_state):
+                self._judge(bound, bound.number, end, key_state, out)
+
+    def _judge(self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings) -> None:
+        state: State = NO_STATE if bound.stateless else key_state.states.get(address) or bound.new_state()
+        try:
+            hit = bound.rule.on_session_end(end, state)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            self._fail(bound, error, Evaluation(end, key_state, key_state.memory, out))
+            return
+        if hit is None:
+            return
+        evaluation = Evaluation(None, key_state, key_state.memory, out)
+        if bound.number in key_state.unevaluable:
+            # What is missing may have been in an event that could not be judged.
+            self._reporter.count_unevaluable(bound, evaluation, NOT_ALL_JUDGED)
+        else:
+            self._reporter.report(bound, hit, evaluation, address, at="end", time=end.time)
+
+
+def _has_begun(bound: BoundRule, key_state: KeyState) -> bool:
+    """Whether the end of a rule with a single state is to be judged."""
+    if bound.gate is not None:
+        return bound.number in key_state.awaiting_end
+    # A part without a turn or a call is not judged; a whole trace always is.
+    return key_state.part_active or not bound.part_scoped
+
+
+def _ending_addresses(bound: BoundRule, key_state: KeyState) -> list[Address]:
+    """Return the states of a rule with a key whose end is to be judged."""
+    if bound.gate is not None:
+        return [address for address in key_state.awaiting_end if number_of(address) == bound.number]
+    return [address for address in key_state.states if number_of(address) == bound.number]

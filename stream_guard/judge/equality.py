@@ -1,0 +1,57 @@
+"""Equality of JSON values."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from stream_guard.judge.model import Json
+
+_DEEP: Final = 100  # levels that are compared by recursion, which is faster than a loop
+_ABSENT: Final = object()
+
+
+def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
+    """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
+    if type(left) is str:
+        return bool(left == right)
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict):
+        return isinstance(right, dict) and len(left) == len(right) and _objects_equal(left, right, _level + 1)
+    if isinstance(left, list):
+        return isinstance(right, list) and len(left) == len(right) and _lists_equal(left, right, _level + 1)
+    return bool(left == right)
+
+
+def _objects_equal(left: dict[str, Json], right: dict[str, Json], level: int) -> bool:
+    if level > _DEEP:
+        return _deep_equal(left, right)
+    for key, item in left.items():
+        found = right.get(key, _ABSENT)
+        # Most values are strings, and need no call.
+        if found is _ABSENT or (item != found if type(item) is str else not json_equal(item, found, level)):
+            return False
+    return True
+
+
+def _lists_equal(left: list[Json], right: list[Json], level: int) -> bool:
+    if level > _DEEP:
+        return _deep_equal(left, right)
+    return all(json_equal(item, found, level) for item, found in zip(left, right, strict=True))
+
+
+def _deep_equal(left: Json, right: Json) -> bool:
+    """Compare deeply nested values in a loop: compiled code has no recursion limit and would crash."""
+    waiting = [(left, right)]
+    for first, second in waiting:  # grows while it is walked
+        if isinstance(first, dict):
+            if not isinstance(second, dict) or len(first) != len(second):
+                return False
+            waiting.extend((item, second.get(key, _ABSENT)) for key, item in first.items())
+        elif isinstance(first, list):
+            if not isinstance(second, list) or len(first) != len(second):
+                return False
+            waiting.extend(zip(first, second, strict=True))
+        elif second is _ABSENT or not json_equal(first, second):
+            return False
+    return True

@@ -1,0 +1,389 @@
+"""The engine: runs the rules of a policy over events and turns their hits into findings."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import msgspec
+
+from stream_guard.judge.bound import BoundRule, Handler, lacks_key, overrides
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.cross_session import CrossSessionRules, by_key
+from stream_guard.judge.derived_labels import DerivedLabels
+from stream_guard.judge.ends import RuleEnds
+from stream_guard.judge.errors import StreamGuardError
+from stream_guard.judge.evaluation import Evaluation, Findings, Objections
+from stream_guard.judge.findings import judged_finding
+from stream_guard.judge.gaps import (
+    FORGOTTEN,
+    NO_CONTENT,
+    NO_FIELD,
+    NO_KEY,
+    NO_TEXT,
+    UNREADABLE,
+    Standing,
+    enter,
+    is_unreadable,
+    may_be_asked,
+    may_have_missed,
+)
+from stream_guard.judge.index import GateGroup, Index, Plan
+from stream_guard.judge.key_state import Address, KeyState
+from stream_guard.judge.late_questions import LateQuestions
+from stream_guard.judge.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
+from stream_guard.judge.names import ToolNames
+from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
+from stream_guard.judge.remembered import RememberedConditions
+from stream_guard.judge.reporting import Reporter
+from stream_guard.judge.rule import SETTLED, Mode, Verdict
+from stream_guard.judge.rule_loop import ANSWERED, OPENED, RAISED
+from stream_guard.judge.rule_loop import Answer as HandlerAnswer
+from stream_guard.judge.spec import Policy
+from stream_guard.judge.states import RuleStates
+from stream_guard.judge.texts import has_text, lacks_content, lacks_text
+from stream_guard.judge.twins import TwinJudge, make_twins, may_vary
+
+
+class Engine:
+    """All rules of one policy, ready to fold events into key states. Holds no session state itself."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        counts: Counts | None = None,
+        *,
+        mode: Mode | None = None,
+        max_states: int = 1000,
+        answers: JudgeAnswers = NO_ANSWERS,
+    ) -> None:
+        self.policy = policy
+        self.answers = answers
+        self.counts = counts if counts is not None else Counts()
+        self.max_states = max_states
+        rules = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
+        if len({bound.tag for bound in rules}) < len(rules):
+            raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
+        self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
+        self.has_twins = len(self.bounds) > len(rules)  # whether a rule that stops asks about arguments
+        self.by_tag = {bound.tag: bound for bound in self.bounds}
+        self._by_slot = {bound.spec.slot: bound for bound in rules}
+        self.is_inline = mode == "inline"
+        self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
+        self._arrange()
+        self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
+        conditions = RememberedConditions(policy, self._active, self.local, self.counts)
+        self.conditions = conditions or None
+        remembering = [bound for bound in self._active if bound.must_remember]
+        twins = [bound.twin.bound for bound in remembering if bound.twin is not None]
+        self.lasting = frozenset(bound.number for bound in (*remembering, *twins))
+        of_results = [bound for bound in (*remembering, *twins) if overrides(bound.rule, "on_tool_result")]
+        self.lasting_results = frozenset(bound.number for bound in of_results)
+        self.names = ToolNames(policy)
+        self.derived = DerivedLabels(policy.rules)
+        self._agents = frozenset(name for name, _ in policy.agents.items())
+        self._reporter = Reporter(self.counts, self.derived, len(rules), answers)
+        self._states = RuleStates(self.bounds, self.counts, max_states)
+        self._twins = TwinJudge(self._states)
+        self._ends = RuleEnds(self.bounds, self._states, self._reporter, self._fail)
+
+    def settle(self, finding: Finding, answer: Answer | None) -> Finding | None:
+        """Return what an answer makes of a finding that waited for it, None where nothing is left; count it."""
+        bound = self._by_slot.get(finding.slot)
+        return judged_finding(finding, answer) if bound is None else self._reporter.settle(bound, finding, answer)
+
+    def asks_about(self, tool: str) -> bool:
+        """Whether a rule that stops asks about the arguments of a tool."""
+        plans = [self.local.calls[tool], *[group.index.calls[tool] for group in self.cross_session]]
+        return any(plan is not None and plan.twins is not None for plan in plans)
+
+    def idle_of(self, session_id: str) -> float:
+        """Return after how long a silence a session is over, or the state of a key: not before its rules' windows."""
+        for group in self._long_keys:
+            if group.owns(session_id):
+                return group.memory
+        return self.policy.idle
+
+    @property
+    def judges_parts(self) -> bool:
+        """Whether any rule keeps a state per user-initiated part."""
+        return bool(self._part_scoped)
+
+    def _arrange(self) -> None:
+        self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
+        scoped = [bound for bound in self.local.bounds if bound.part_scoped]
+        twins = [bound.twin.bound.number for bound in scoped if bound.twin is not None]
+        self._part_scoped = frozenset([*[bound.number for bound in scoped], *twins])
+        self.cross_session = tuple(by_key(self._active, by_tenant=self.policy.by_tenant))
+        self._long_keys = [group for group in self.cross_session if group.memory > self.policy.idle]
+        self.late = LateQuestions(self._active, by_tenant=self.policy.by_tenant)
+
+    def run(
+        self,
+        plan: Plan,
+        event: Event,
+        key_state: KeyState,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
+    ) -> None:
+        """Run the rules of a plan over an event, and note what they have against it where ``objections`` are wanted.
+
+        This is the hot path; ``_run`` handles every other case.
+        """
+        if plan.watch is not None and not plan.watch.look(event, self.counts):
+            plan.watch = None
+        if plan.waking & key_state.asleep:
+            key_state.asleep &= ~plan.waking
+        if (
+            (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
+            or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
+            or (plan.needs_clock and event.time is None)
+            or (plan.owned and event.agent not in self._agents and self.policy.agents.named(event.agent) is None)
+            or (plan.needs_turn and key_state.turns == 0)
+        ):
+            self._run_all(plan, event, Evaluation(event, key_state, memory, out, objections))
+            return
+        if asleep := key_state.asleep & (plan.mask if event.time is not None else plan.untimed_mask):
+            plan = plan.awake.get(asleep) or plan.without(asleep)
+        answers: list[HandlerAnswer] | None = None
+        if plan.loop is not None:
+            answers = plan.loop.run(event, memory, key_state.states)
+        found = () if plan.texts is None else plan.texts.waiting_for(event)
+        if answers is None and not plan.full and not found:
+            return
+        evaluation = Evaluation(event, key_state, memory, out, objections)
+        if answers is not None:
+            self._take(answers, event, evaluation)
+        for bound, handle in plan.full:
+            self._run(bound, handle, event, evaluation)
+        for bound, handle in found:  # which wait for a text that the event has, or may have
+            self.counts.texts[bound.spec.id] += 1
+            self._run(bound, handle, event, evaluation, text_found=not lacks_text(event))
+
+    def run_twinned(
+        self,
+        plan: Plan,
+        event: Event,
+        key_state: KeyState,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None = None,
+    ) -> None:
+        """Run a plan, some rules of which stop and ask about arguments, as ``run`` does, and their twins before them.
+
+        Where a twin fires and its rule does not, the call is contested.
+        """
+        if plan.twins is None or not (key_state.twinned or may_vary(plan, event)):
+            self.run(plan, event, key_state, memory, out, objections)
+            return
+        evaluation = Evaluation(event, key_state, memory, out, objections)
+        fired, taken = self._twins.ask(plan.twins, event, evaluation)
+        self.run(plan, event, key_state, memory, out, objections)
+        self._twins.settle(taken, key_state)
+        if fired and objections is not None and type(event) is ToolCall:
+            against = {one.rule for one in objections}
+            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
+            if doubted:
+                self._reporter.contest(doubted, event, evaluation)
+
+    def _take(self, answers: list[HandlerAnswer], event: Event, evaluation: Evaluation) -> None:
+        """Take what the rules of the hot path answered, in the order of their answers."""
+        for sort, whose, value in answers:
+            if sort == OPENED:
+                self._run_behind(whose, event, evaluation)
+                continue
+            bound: BoundRule = whose
+            if value is SETTLED:
+                evaluation.key_state.asleep |= bound.bit
+            elif type(value) is Unsure:
+                self._reporter.count_unsure(bound, value, evaluation)
+            elif sort == ANSWERED:
+                self._reporter.report(bound, value, evaluation, bound.number)
+            elif sort == RAISED:
+                self._fail(bound, value, evaluation)
+            else:
+                self._reporter.count_unevaluable(bound, evaluation, NO_FIELD)
+
+    def _run_behind(self, group: GateGroup, event: Event, evaluation: Evaluation) -> None:
+        """Note whose end must be judged, and run the rules behind an open gate that the hot path cannot run."""
+        for number in group.ends:
+            evaluation.key_state.awaiting_end[number] = None
+        for bound, handle in group.rest:
+            self._run(bound, handle, event, evaluation)
+
+    def _run_all(self, plan: Plan, event: Event, evaluation: Evaluation) -> None:
+        """Run a plan over an event that leaves something out; ``_run`` checks what each rule needs."""
+        for bound, handle in plan.entries:
+            self._run(bound, handle, event, evaluation)
+        if plan.texts is not None:
+            for bound, handle in plan.texts.entries:
+                self._run(bound, handle, event, evaluation)
+
+    def _run(
+        self, bound: BoundRule, handle: Handler, event: Event, evaluation: Evaluation, *, text_found: bool = False
+    ) -> None:
+        """Run one rule with everything the engine adds to it: needs, gate, key, text, timer and `for`."""
+        entered = self._enter(bound, handle, event, evaluation)
+        if entered is None:
+            return
+        handle, address, inside, doubt = entered
+        if not text_found and not has_text(bound, event):
+            self._take_silence(bound, event, evaluation, asked=inside)
+            return
+        key_state = evaluation.key_state
+        state = self._states.get(bound, address, key_state)
+        saved = msgspec.msgpack.encode(state) if bound.suspect else b""
+        try:
+            verdict = handle(event, state)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            if bound.suspect and not bound.stateless:
+                key_state.states[address] = bound.decoder.decode(saved)
+            self._fail(bound, error, evaluation)
+            return
+        if bound.timer is not None:
+            self._states.set_timer(bound, address, state, key_state)
+        hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
+        if key_state.forgotten is not None and inside and hit is None and not isinstance(verdict, Unsure):
+            self._doubt_state(bound, address, event, evaluation)
+        if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, address):
+            return
+        if hit is not None:
+            self._reporter.report(bound, hit, evaluation, address)
+
+    def _settle(
+        self, bound: BoundRule, verdict: Verdict, event: Event, evaluation: Evaluation, doubt: str, *, asked: bool
+    ) -> Hit | None:
+        """Return the hit of a verdict, if it is one that stands; count what could not be judged."""
+        if isinstance(verdict, Unsure):
+            self._reporter.count_unsure(bound, verdict, evaluation)
+            return None
+        if isinstance(verdict, Hit):
+            if not doubt:
+                return verdict
+            self._reporter.count_unevaluable(bound, evaluation, doubt)  # it fires, if the rule applies
+        elif verdict is None or bound.wakes_at is not None:
+            self._take_silence(bound, event, evaluation, asked=asked)
+        return None
+
+    def _take_silence(self, bound: BoundRule, event: Event, evaluation: Evaluation, *, asked: bool) -> None:
+        """Count a rule that found nothing where that proves nothing."""
+        if bound.needs_content and lacks_content(event):
+            self._reporter.count_unevaluable(bound, evaluation, NO_CONTENT)
+        elif bound.texts and lacks_text(event):
+            self._reporter.count_unevaluable(bound, evaluation, NO_TEXT)
+        elif asked and may_have_missed(bound, event):
+            self._reporter.count_unevaluable(bound, evaluation, UNREADABLE)
+
+    def _enter(
+        self, bound: BoundRule, handle: Handler, event: Event, evaluation: Evaluation
+    ) -> tuple[Handler, Address, bool, str] | None:
+        """Return the handler, the address of its state, whether the gate is open, and why that is in doubt.
+
+        None when nothing is to run.
+        """
+        key_state, memory, reporter = evaluation.key_state, evaluation.memory, self._reporter
+        if self._lacks_something(bound, event, key_state):
+            entry = enter(bound, event, key_state.turns, memory)
+            doubt = self._doubt(bound, entry, evaluation)
+        else:
+            entry, doubt = Standing(bound.gate is None or bound.gate(event, memory)), ""
+            if not entry.inside and bound.may_open is not None and bound.may_open(event, memory):
+                reporter.count_unevaluable(bound, evaluation, NO_FIELD)
+        if entry.blind:
+            return None
+        inside = entry.inside
+        if not inside and not doubt:
+            if bound.ungated is None:
+                return None
+            handle = bound.ungated
+        address = bound.number if bound.key is None else bound.key(event)
+        if address is None:
+            if lacks_key(bound.spec.key, event):
+                reporter.count_unevaluable(bound, evaluation, NO_KEY)
+            elif inside and bound.needs_content and (not event.captured or is_unreadable(event)):
+                reporter.count_unevaluable(bound, evaluation, entry.lacks or UNREADABLE)
+            return None
+        if inside and bound.gate is not None and bound.end is not None:
+            key_state.awaiting_end[address] = None
+        return handle, address, bool(inside), doubt
+
+    def _doubt(self, bound: BoundRule, entry: Standing, evaluation: Evaluation) -> str:
+        """Count a judgement that cannot be made. Return why a rule is asked although its gate is unknown.
+
+        That is a rule that looks at this event alone: if it does not fire, the gate does not matter.
+        """
+        if entry.blind:
+            # Outside the gate it could not fire, but it could have been satisfied.
+            if entry.inside is not False or bound.ungated is not None:
+                about_event = entry.inside is not False
+                self._reporter.count_unevaluable(bound, evaluation, entry.lacks, about_event=about_event)
+        elif entry.inside is None:
+            if bound.stateless and bound.key is None:
+                return entry.lacks
+            self._reporter.count_unevaluable(bound, evaluation, entry.lacks)
+        return ""
+
+    def _doubt_state(self, bound: BoundRule, address: Address, event: Event, evaluation: Evaluation) -> None:
+        """Count a call that a rule let pass although it has forgotten what it knew of the call's key."""
+        if type(event) is not ToolCall or not self._states.is_forgotten(bound, address, evaluation.key_state):
+            return
+        if bound.rule.rests_on_memory(event):
+            self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
+
+    def doubt_cut(
+        self, plan: Plan, call: Event, key_state: KeyState, memory: Set[int], objections: Objections | None
+    ) -> None:
+        """Count a call that rules let pass although they have forgotten what was before, and judge by that."""
+        if type(call) is not ToolCall:
+            return
+        evaluation = Evaluation(call, key_state, memory, [], objections)
+        objecting = {objection.rule for objection in objections or ()}
+        for bound in plan.rules:
+            if bound.number not in key_state.cut or bound.number in objecting or not bound.rule.rests_on_memory(call):
+                continue
+            is_addressed = bound.key is None or bound.key(call) is not None
+            if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, memory):
+                self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
+
+    def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
+        """Whether the event leaves something out that the rule or its gate may need."""
+        return (
+            (bound.needs_content and (not event.captured or is_unreadable(event)))
+            or (bound.needs_clock and event.time is None)
+            or (bound.needs_turn and key_state.turns == 0)
+            or (bound.spec.agent != "" and self.policy.agents.named(event.agent) is None)
+        )
+
+    def count_keyless(
+        self, group: CrossSessionRules, event: Event, key_state: KeyState, objections: Objections | None = None
+    ) -> None:
+        """Count an event that rules across sessions cannot judge because it lacks the agent or label of their key."""
+        plan = group.index.plan(event)
+        if plan is not None and lacks_key(group.key, event):
+            evaluation = Evaluation(event, key_state, key_state.memory, [], objections)
+            for bound, _ in plan.entries:
+                self._reporter.count_unevaluable(bound, evaluation, NO_KEY)
+
+    def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
+        """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
+        self._ends.fire(key_state, now, out)
+
+    def restore_timers(self, key_state: KeyState) -> None:
+        """Set the timers from restored states."""
+        self._states.restore_timers(key_state)
+
+    def end(self, key_state: KeyState, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
+        """Call ``on_session_end`` of the rules: the scope of a whole trace ends."""
+        self._ends.end(key_state, end, out, index or self.local, part_only=False)
+
+    def end_part(self, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
+        """Call ``on_session_end`` of the rules that keep a state per user-initiated part, and forget those states."""
+        self._ends.end(key_state, end, out, self.local, part_only=True)
+        self._states.forget_all(key_state, self._part_scoped)
+
+    def _fail(self, bound: BoundRule, error: Exception, evaluation: Evaluation) -> None:
+        """Report an exception of a rule; its state is saved before each of its handlers from now on."""
+        self._reporter.fail(bound, error, evaluation)
+        if not bound.suspect:
+            bound.mark_suspect()
+            self._arrange()

@@ -1,0 +1,100 @@
+"""What an event leaves out, and what that means for a rule: it is asked, not asked, or it could not judge.
+
+A rule is unevaluable only where its answer hangs on what is missing. A rule about another tool is not asked at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final, NamedTuple
+
+from stream_guard.judge.arguments import looks_like_json
+from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.conditions import Leaf
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult
+
+# What an event lacked for a rule that could not judge it.
+NO_CONTENT: Final = "content"
+NO_CLOCK: Final = "a time"
+NO_TEXT: Final = "the arguments or the output that it looks into"
+NO_TURN: Final = "a turn that its condition could read"
+NO_FIELD: Final = "a field that its condition reads"
+NO_KEY: Final = "a value for its key"
+NOT_ALL_JUDGED: Final = "an earlier event that it could judge, so its end is open"
+UNREADABLE: Final = "arguments that can be read"
+TAKEN_ALIKE: Final = "arguments that every executor takes alike: numbers and flags as such, not as texts"
+UNKNOWN_AGENT: Final = "an agent that the policy knows"
+NO_ANSWER: Final = "the answer of a judge"
+FORGOTTEN: Final = "what it had to forget: more came than it remembers"
+
+
+class Standing(NamedTuple):
+    """How a rule meets an event."""
+
+    inside: bool | None  # whether its gate is open; None: that cannot be known
+    lacks: str = ""  # what the gate or the rule itself cannot see
+    blind: bool = False  # the rule itself cannot see it, and must not be asked
+
+
+def is_unreadable(event: Event) -> bool:
+    """Whether the event's arguments are a text that is not JSON."""
+    # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
+    if type(event) is ToolCall or type(event) is ToolResult or type(event) is GateDecision:
+        return type(event.args) is str
+    return False
+
+
+def enter(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> Standing:
+    """Return how the rule meets the event. ``turns`` and ``memory`` are those of the event's session."""
+    lacks = _rule_lacks(bound, event)
+    inside = bound.judge_gate(event, memory, lambda leaf: _leaf_lacks(leaf, event, turns, memory) != "")
+    if inside is None:
+        return Standing(None, lacks or _gate_lacks(bound, event, turns, memory), blind=bool(lacks))
+    return Standing(inside, lacks, blind=bool(lacks))
+
+
+def may_be_asked(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> bool:
+    """Whether the gate of a rule may be open to an event of a session whose memory of messages is lost."""
+
+    def is_unknown(leaf: Leaf) -> bool:
+        return leaf.path.when == "user" or _leaf_lacks(leaf, event, turns, memory) != ""
+
+    return bound.judge_gate(event, memory, is_unknown) is not False
+
+
+def may_have_missed(bound: BoundRule, event: Event) -> bool:
+    """Whether a rule that found nothing may have missed something in arguments that are a text.
+
+    Text that does not even begin like JSON is judged as it is by rules that look at the whole text.
+    """
+    if not is_unreadable(event) or not bound.reads_content:
+        return False
+    looks_at_text = [path for path, _ in bound.texts.get("tool_args", ())]
+    return not looks_at_text or any(looks_at_text) or looks_like_json(event.args)  # type: ignore[union-attr]  # see is_unreadable
+
+
+def _rule_lacks(bound: BoundRule, event: Event) -> str:
+    """Return what the rule's handlers need and the event does not have."""
+    if not event.captured and bound.reads_content:
+        return NO_CONTENT
+    return NO_CLOCK if bound.needs_clock and event.time is None else ""
+
+
+def _gate_lacks(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> str:
+    """Return what the gate needs to be known for certain."""
+    found = [lacks for leaf in bound.gate_leaves if (lacks := _leaf_lacks(leaf, event, turns, memory))]
+    return found[0] if found else UNKNOWN_AGENT
+
+
+def _leaf_lacks(leaf: Leaf, event: Event, turns: int, memory: Set[int]) -> str:
+    """Return what a condition needs and neither the event nor the memory of its session has."""
+    path = leaf.path
+    if path.when == "turn" and turns == 0:
+        return NO_TURN
+    if path.reads_content and not event.captured:
+        return NO_CONTENT
+    if path.text.startswith("tool.args") and is_unreadable(event):
+        return UNREADABLE
+    if leaf.lacks is not None and (leaf.lacks(event) if path.when == "event" else leaf.unknown_tag in memory):
+        return NO_FIELD
+    return ""

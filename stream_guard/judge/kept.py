@@ -1,0 +1,293 @@
+"""The sessions that are kept: which are in memory, which are stored, which rest, and when each is to be looked at."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from math import inf
+from typing import Final
+
+from stream_guard.judge.appended import measure
+from stream_guard.judge.changes import mark, take_changes
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.deadlines import Deadlines
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
+from stream_guard.judge.limits import Limits
+from stream_guard.judge.model import Event
+from stream_guard.judge.packing import is_remembered, pack, unpack
+from stream_guard.judge.ports import DECODER_ROWS, ENDED_ROWS, CommittingStore, Store
+from stream_guard.judge.session import Session
+from stream_guard.judge.shares import TenantShares, share_of
+
+NO_LIMIT: Final = sys.maxsize
+"""As ``max_live``: the store keeps every session that there is."""
+_SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
+
+
+class KeptSessions:
+    """Loads, stores and forgets sessions, and knows their deadlines. It judges nothing."""
+
+    __slots__ = (
+        "_appending",
+        "_counts",
+        "_engine",
+        "_idle",
+        "_limits",
+        "_max_live",
+        "clean",
+        "deadlines",
+        "forgotten",
+        "next_due",
+        "resting",
+        "shares",
+        "store",
+        "touched",
+    )
+
+    def __init__(self, engine: Engine, store: Store, counts: Counts, limits: Limits) -> None:
+        self.store = store
+        self._appending: CommittingStore | None = None
+        self._counts = counts
+        self._limits = limits
+        self._max_live = limits.max_live  # kept here: settings are slow to ask
+        self._engine = engine
+        self._idle = engine.policy.idle
+        self.touched: dict[str, Session] = {}  # changed since the last commit
+        self.clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
+        self.resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
+        self.deadlines = Deadlines()
+        # Nobody is evicted where there is no limit, so nobody's share matters.
+        self.shares = TenantShares() if engine.policy.by_tenant and limits.max_live < NO_LIMIT else None
+        self.forgotten = ForgottenSessions(store)
+        for session_id, deadline in store.deadlines():
+            if not _is_session(session_id):
+                continue
+            counts.sessions += 1
+            if self.shares is not None:
+                self.shares.add(session_id)
+            if deadline is not None:
+                self.deadlines.push(deadline, session_id)
+        self.next_due = self.deadlines.first()
+
+    def use(self, engine: Engine) -> None:
+        """Switch to another policy. Sessions are packed under the old one, and unpacked later under the new."""
+        for session in self.touched.values():
+            self._put(session)
+        self.touched.clear()
+        self.clean.clear()
+        sooner = max(0.0, self._idle - engine.policy.idle)
+        if sooner:  # a shorter idle time ends sessions before their scheduled deadlines
+            self.deadlines.bring_forward(sooner)
+            self.next_due -= sooner
+        self._engine = engine
+        self._idle = engine.policy.idle
+
+    def load(self, session_id: str, event: Event | None = None) -> Session:
+        """Return the session of an id, from memory or the store, or else a new one; it counts as changed.
+
+        A new one that the event goes on with is marked as cut if it was forgotten, or its row cannot be read.
+        """
+        session = self.clean.pop(session_id, None)
+        if session is None:
+            blob = self.store.get(session_id)
+            session = self._unpacked(session_id, blob) if blob is not None else None
+            if session is not None and session.resting and session_id not in self.resting:
+                self.resting[session_id] = None  # an earlier run closed it
+                self._counts.sessions -= 1
+            if session is None:
+                session = Session(session_id)
+                if blob is not None:
+                    session.cut = self._engine.lasting
+                else:
+                    self._counts.sessions += 1
+                    if self.shares is not None:
+                        self.shares.add(session_id, event)
+                    if self.forgotten and event is not None and self._is_forgotten(session_id, event):
+                        session.cut = self._engine.lasting
+        self.touched[session_id] = session
+        return session
+
+    def append_to(self, store: CommittingStore) -> None:
+        """Write of a session whose row is stored only what changes: somebody waits for each write."""
+        self._appending = store
+
+    def _unpacked(self, session_id: str, blob: bytes) -> Session | None:
+        store, engine = self._appending, self._engine
+        if store is None:
+            return unpack(session_id, blob, engine, self._counts)
+        session = unpack(session_id, blob, engine, self._counts, keep_strangers=store.is_shared)
+        if session is not None:
+            session.marks = mark(session, engine, *measure(blob))
+        return session
+
+    def find(self, session_id: str) -> Session | None:
+        """Return a live session from memory or from the store, or None when there is none of that id."""
+        session = self.touched.get(session_id) or self.clean.get(session_id)
+        if session is None and self.store.get(session_id) is not None:
+            session = self.load(session_id)
+        return session
+
+    def find_first_loaded(self, needed: tuple[str, str]) -> Session | None:
+        """Return the session that was loaded first, other than those that are ``needed``."""
+        # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
+        for held in (self.clean, self.touched):
+            for session in held.values():
+                if session.id not in needed and not session.resting:
+                    return session
+        return None
+
+    def is_crowded(self) -> bool:
+        """Whether more sessions are kept than may be."""
+        return self._counts.sessions + len(self.resting) > self._max_live
+
+    def rest(self, session: Session) -> None:
+        """Keep a closed session for as long as it may still go on."""
+        session.resting = True  # its deadline is later now than the one it has, and is looked at then
+        self.resting[session.id] = None
+        self._counts.sessions -= 1
+
+    def drop(self, session: Session) -> None:
+        """Forget a session."""
+        session_id = session.id
+        # Asked and deleted: compiled, pop() with a default is a call by name.
+        if session_id in self.touched:
+            del self.touched[session_id]
+        if session_id in self.clean:
+            del self.clean[session_id]
+        self.store.drop(session_id)
+        if self.shares is not None:
+            self.shares.remove(session_id)
+        if session.resting:
+            self.resting.pop(session_id, None)
+        else:
+            self._counts.sessions -= 1
+
+    def forget(self, session: Session) -> None:
+        """Forget a session for want of room; that it was there is kept where a rule that stops remembers some of it."""
+        if is_remembered(session, self._engine):
+            self.forgotten.add(self._share_of(session.id), session.id, session.now)
+        self.drop(session)
+
+    def expire_forgotten(self, now: float) -> None:
+        """Let forgotten sessions that were silent for their idle time be like any other from now on."""
+        self.forgotten.expired = now - self._idle
+
+    def _is_forgotten(self, session_id: str, event: Event) -> bool:
+        return self.forgotten.has(self._share_of(session_id), session_id, event.time, self._idle)
+
+    def _share_of(self, session_id: str) -> str:
+        return "" if self.shares is None else share_of(session_id)
+
+    def schedule(self, session: Session) -> None:
+        """See to it that the session is looked at when its next deadline has passed."""
+        deadline = self.deadline(session)
+        if deadline < session.scheduled:
+            session.scheduled = deadline
+            self.deadlines.push(deadline, session.id)
+            self.next_due = min(self.next_due, deadline)
+
+    def deadline(self, session: Session) -> float:
+        """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
+        idle = self._engine.idle_of(session.id)
+        deadline = inf if session.now == -inf else session.now + idle
+        if session.resting:
+            return deadline + idle + session.lag
+        if session.timers:
+            deadline = min(deadline, *session.timers.values())
+        if session.buffer:
+            deadline = min(deadline, session.buffer[0][0])
+        return deadline + session.lag
+
+    def ids(self) -> list[str]:
+        """Return the ids of all sessions, in memory and stored."""
+        known = {*self.touched, *self.clean}
+        stored = [row for row, _ in self.store.deadlines() if row not in known]
+        return [*known, *filter(_is_session, stored)]
+
+    def _packed(self, session: Session) -> bytes:
+        """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
+        blob, most = pack(session, self._engine), self._limits.max_session_bytes
+        while len(blob) > most and session.open_count:
+            self._counts.evictions["open_calls"] += session.drop_older_half()
+            blob = pack(session, self._engine)
+        if len(blob) > most:
+            # Nothing that rules count is given up: that would reset limits.
+            self._counts.evictions["session_bytes"] += 1
+        return blob
+
+    def _put(self, session: Session) -> None:
+        due = self._due(session)
+        change = take_changes(session, self._engine) if session.marks is not None else None
+        if change is not None and self._appending is not None:
+            self._appending.append(session.id, change, due)
+            return
+        blob = self._packed(session)
+        self.store.put(session.id, blob, due)
+        session.marks = None
+        if self._appending is not None and self._limits.in_memory:  # of shared ones, none stays to be changed
+            session.written_under = self._engine.policy.version
+            session.marks = mark(session, self._engine, len(blob))
+
+    def _due(self, session: Session) -> float | None:
+        """Return when the stored session is to be looked at, or, where others share it, when it is over."""
+        if self._appending is None or not self._appending.is_shared:
+            deadline = self.deadline(session)
+            return deadline if deadline < inf else None
+        # Nobody looks at it for its timers, and what is over may be deleted.
+        return None if session.now == -inf else session.now + self._engine.idle_of(session.id)
+
+    def put_all(self) -> None:
+        """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
+        for session in self.touched.values():
+            self._put(session)
+        self.clean.update(self.touched)
+        self.touched.clear()
+        self.forgotten.flush()
+        self._leave_clean(len(self.clean) - self._limits.in_memory)
+
+    def drop_memory(self) -> None:
+        """Forget the sessions in memory, changed ones too."""
+        self.touched.clear()
+        self.clean.clear()
+
+    def drop_idle(self, now: float, *, stored: bool) -> None:
+        """Drop the sessions that were silent for so long that no event goes on with them, as a stream does.
+
+        ``stored``: also those that are not in memory, which takes a look at every row.
+        """
+        if stored:
+            due = [row for row, time in self.store.deadlines() if time is not None and self._was_idle(row, time, now)]
+            for row in filter(_is_session, due):
+                if row not in self.touched:
+                    self.load(row)
+        for session in [*self.clean.values(), *self.touched.values()]:
+            if self._was_idle(session.id, session.now + self._engine.idle_of(session.id), now):
+                self._counts.closed["idle"] += not session.resting
+                self.drop(session)
+
+    def _was_idle(self, row: str, over: float, now: float) -> bool:
+        """Whether a session is forgotten that was over at a time: a late event goes on with it for as long again."""
+        return -inf < over <= now - self._engine.idle_of(row)
+
+    def make_room(self) -> None:
+        """Put the sessions that were loaded first into the store when more are in memory than the limit allows."""
+        most = self._limits.in_memory
+        surplus = len(self.clean) + len(self.touched) - most
+        if surplus > 0:
+            surplus += most // _SPARE  # or each new session would be one too many
+            surplus -= self._leave_clean(surplus)
+            for session_id in list(islice(self.touched, surplus)):
+                self._put(self.touched.pop(session_id))
+
+    def _leave_clean(self, surplus: int) -> int:
+        """Drop so many unpacked sessions that are stored as they are, and return how many that were."""
+        leaving = list(islice(self.clean, max(0, surplus)))
+        for session_id in leaving:
+            del self.clean[session_id]
+        return len(leaving)
+
+
+def _is_session(row: str) -> bool:
+    """Whether a row of a store is a session, or a value of a key."""
+    return not (row.startswith((ENDED_ROWS, DECODER_ROWS)) or is_forgotten_row(row))

@@ -1,0 +1,394 @@
+"""The tracker: turns raw events into the events that rules see.
+
+It counts one attempt once, pairs a result with its call, gives every event the index of its turn, and splits a
+session into the parts that a user began. A message without a text is marked as not captured. Events without a rule
+only update the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from math import inf
+from typing import Final, TypeAlias
+
+from msgspec.structs import replace
+
+from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, read_arguments, read_call
+from stream_guard.judge.catalogue import learn, with_handed
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.cross_session import CrossSessionRules
+from stream_guard.judge.evaluation import Findings, Objections
+from stream_guard.judge.findings import contested_finding, lookalike_finding
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.index import Plan
+from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.names import SeenName
+from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
+from stream_guard.judge.session import Session, condense, is_large
+from stream_guard.judge.sightings import Leniency, match_block, match_event
+from stream_guard.judge.stamps import call_in, stamped_call, stamped_decision, stamped_result, stamped_turn
+from stream_guard.judge.stored import FRESH, OpenCall
+
+# Stop reasons of a model that waits for a tool: its answer is still to come.
+_CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
+
+
+ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None, tuple[CrossSessionRules, ...]], None]
+"""Runs rules whose key spans sessions over an event."""
+
+
+class Counted:
+    """What a tool call was counted as."""
+
+    __slots__ = ("_call", "asked_again", "is_repeat", "opened")
+
+    def __init__(self, call: ToolCall, opened: OpenCall, *, is_repeat: bool, asked_again: bool = False) -> None:
+        self._call = call
+        self.opened = opened  # the attempt that it is; what rules have against it stays there
+        # The attempt was known already, from an earlier event or from the turn that announced it.
+        self.is_repeat = is_repeat
+        self.asked_again = asked_again  # a gate was asked about it before, and this is the same question
+
+    @property
+    def call(self) -> ToolCall:
+        """The call with its number; its tool has the name that was written."""
+        return stamped_call(self._call, self.opened) if self.is_repeat else self._call
+
+
+class Tracker:
+    """Applies events to sessions in order, and runs the engine over them.
+
+    The caller has dropped duplicates and restored the order.
+    """
+
+    def __init__(
+        self, engine: Engine, counts: Counts, show_across: ShowAcross | None, *, max_open_calls: int = 256
+    ) -> None:
+        self._engine = engine
+        self._counts = counts
+        self._show_across = show_across
+        self._judges_parts = engine.judges_parts
+        self._max_open_calls = max_open_calls
+        self._names = engine.names
+        self._derived = engine.derived or None
+        self._tools = counts.tools
+        self.named: Callable[[Event, str], None] | None = None  # is told the id of each event that came without one
+        self._late = engine.late
+        self._idle = engine.policy.idle
+        self._tells_callers = engine.late.tells_callers
+        # A guard knows what it answered. An agent that tells of a refusal may have run the call.
+        self._takes_answers = not engine.is_inline
+        # Made once: every call that may be known is asked with one of them.
+        self._lenient = Leniency(later=not engine.is_inline, earlier=True)
+        self._strict = Leniency(later=not engine.is_inline, earlier=False)
+
+    def apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
+        """Apply an event other than the end of its session, and return what a tool call was counted as."""
+        session.seq += 1
+        event_id, part = event.event_id, event.part
+        if not event_id or event_id[0] == "~":
+            event = self._name(event, session)
+        if part and part != session.explicit_part:
+            self.begin_part(session, out, name=part)
+        counted: Counted | None = None
+        if type(event) is Turn:
+            self._turn(event, session, out)
+        elif type(event) is ToolCall:
+            counted = self._tool_call(event, session, out)
+        elif type(event) is ToolResult:
+            self._tool_result(event, session, out)
+        elif type(event) is UserMessage:
+            self._user_message(event, session, out)
+        elif type(event) is GateDecision:
+            self._decision(event, session, out)
+        session.last_event_id, session.last_run_id = event.event_id, event.run_id
+        session.last_agent, session.last_labels = event.agent, event.labels
+        return counted
+
+    def _name(self, event: Event, session: Session) -> Event:
+        """Return an event that came without an id under one that a replay repeats.
+
+        It is made from the digest of the content and the number of the event in its session.
+        """
+        given_id = f"{event.event_id or '~'}.{session.seq}"
+        if self.named is not None:
+            self.named(event, given_id)
+        return replace(event, event_id=given_id)
+
+    @contextmanager
+    def one_session_only(self) -> Iterator[None]:
+        """Show events to the rules of their session only."""
+        show_across, self._show_across = self._show_across, None
+        try:
+            yield
+        finally:
+            self._show_across = show_across
+
+    def begin_part(self, session: Session, out: Findings, *, name: str = "") -> None:
+        """Begin a new user-initiated part of the session; the end of the part before it is judged."""
+        if session.part_active:
+            if self._judges_parts:
+                self._engine.end_part(session, session.make_end("closed", session.time), out)
+            session.part += 1
+            session.part_active = False
+        session.explicit_part = name
+
+    def _user_message(self, message: UserMessage, session: Session, out: Findings) -> None:
+        if not message.part:
+            self.begin_part(session, out)
+            session.fresh_part = True
+        captured = message.captured and message.text != ""
+        message = replace(message, index=session.turns - 1, captured=captured)
+        engine = self._engine
+        if engine.conditions is not None:
+            engine.conditions.update(message, session.memory)
+        self._show(engine.local.users, message, session, out)
+
+    def _turn(self, turn: Turn, session: Session, out: Findings) -> None:
+        if session.fresh_part:
+            session.fresh_part = False
+        elif not turn.part and opens_part(turn, after_answer=session.answered):
+            self.begin_part(session, out)
+        session.part_active = True
+        session.answered = turn.response.get("stop_reason") not in _CONTINUES
+        turn, blocks = stamped_turn(turn, session.turns, self._names)
+        session.turns += 1
+        engine = self._engine
+        if engine.conditions is not None:
+            engine.conditions.update(turn, session.memory)
+        if engine.has_twins:
+            session.catalogue = learn(turn, session.catalogue, engine.asks_about)
+        self._show(engine.local.turns, turn, session, out)
+        for number, block in enumerate(blocks):
+            self._block(turn, number, block, session, out)
+
+    def _block(self, turn: Turn, number: int, block: dict[str, Json], session: Session, out: Findings) -> None:
+        """Count a tool-use block of a turn as an attempt, unless a tool_call event reported it before."""
+        written, args, call_id = block.get("name"), block.get("input"), block.get("id")
+        written = written if type(written) is str else ""
+        name = self._names[written]
+        tool = written if name is None else name.tool
+        call_id = call_id if type(call_id) is str else ""
+        if type(args) is str:  # JSON in JSON, as some sources write it
+            reading: Arguments | None = read_arguments(args)
+        else:
+            reading = UNREAD if is_deep(args) else None
+        args, contested = (args, "") if reading is None else (reading.value, reading.contested)
+        plan = self._engine.local.calls[tool]
+        known = match_block(session, call_id, tool, args, contested, self._leniency(plan)) if session.open else None
+        if known is not None:
+            self._merge(known, args)
+            return
+        whose = self._late.whose(turn) if self._tells_callers else ()
+        opened = self._open_attempt(session, call_id, tool, args, turn.time, whose)
+        if plan is not None or self._show_across is not None or name is not None or contested:
+            unreadable = reading is not None and reading.unreadable
+            call = call_in(turn, number, tool, call_id, args, opened)
+            if unreadable or contested:
+                call = replace(call, parse_error=unreadable, contested=contested)
+            self._show_call(plan, call, opened, session, out)
+            if name is not None:
+                self._report_lookalike(replace(call, tool=written), name, out)
+
+    def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
+        if not call.asked:  # of a question, a guard has read them
+            call = read_call(call)
+        name = self._names[call.tool]
+        if name is None:
+            return self._count_call(call, session, out)
+        counted = self._count_call(replace(call, tool=name.tool), session, out)
+        as_written = stamped_call(call, counted.opened)
+        if not counted.is_repeat:
+            self._report_lookalike(as_written, name, out)
+        return Counted(as_written, counted.opened, is_repeat=counted.is_repeat, asked_again=counted.asked_again)
+
+    def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
+        if name.is_lookalike:
+            self._counts.lookalike_names += 1
+            out.append(lookalike_finding(call, name.tool))
+
+    def _count_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
+        call_id, tool, unanswered = call.call_id, call.tool, session.open
+        # Most calls are new: neither their id is open nor a call without one.
+        may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
+        plan = self._engine.local.calls[tool]
+        whose = self._late.whose(call) if self._tells_callers else ()
+        after = call.time - self._idle if call.asked and call.time is not None else -inf
+        known = match_event(session, call, self._leniency(plan), whose, after) if may_be_known else None
+        if known is not None:
+            self._merge(known, call.args)
+            asked_again = call.asked and known.asked
+            if call.asked and not asked_again:
+                self._ask_late(call, known, session, out)
+            return Counted(call, known, is_repeat=True, asked_again=asked_again)
+        session.part_active = True
+        opened = self._open_attempt(session, call_id, tool, call.args, call.time, whose, call.event_id)
+        opened.asked = call.asked
+        call = stamped_call(call, opened)
+        self._show_call(plan, call, opened, session, out)
+        return Counted(call, opened, is_repeat=False)
+
+    def _ask_late(self, call: ToolCall, known: OpenCall, session: Session, out: Findings) -> None:
+        """Take note of the first question about an attempt that was told of before.
+
+        A while later, rules that stop and go by time judge it once more, as it is asked about now.
+        """
+        told = known.since
+        known.note_question(call.event_id, call.time)
+        if told is None or call.time is None or call.time - told < FRESH:
+            return
+        objections: Objections = []
+        call = stamped_call(call, known)
+        shown = call if self._derived is None else self._derived.onto(call, session.memory)
+        plan = self._late.local.calls[call.tool]
+        if plan is not None:
+            self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
+        if self._show_across is not None and self._late.across:
+            self._show_across(shown, session, out, objections, self._late.across)
+        if objections and known.objections is not None:
+            known.objections = (*known.objections, *objections)
+
+    def _merge(self, known: OpenCall, args: Json) -> None:
+        """Count a sighting of an attempt that is known."""
+        self._counts.merged_calls += 1
+        if args is not None and known.args is args and is_large(args):  # it brought the arguments
+            self._bound(known)
+
+    def _leniency(self, plan: Plan | None) -> Leniency:
+        """Return which sighting of an attempt at the tool of a plan may leave the arguments out."""
+        reads_args = self._show_across is not None or (plan is not None and plan.reads_args)
+        return self._strict if reads_args else self._lenient
+
+    def _open_attempt(
+        self,
+        session: Session,
+        call_id: str,
+        tool: str,
+        args: Json,
+        time: float | None,
+        whose: tuple[str, ...],
+        event_id: str | None = None,
+    ) -> OpenCall:
+        """Open an attempt that the event of this id reported, or else a block."""
+        if session.open_count >= self._max_open_calls:
+            session.drop_open(next(iter(session.open.values()))[0])
+            self._counts.evictions["open_calls"] += 1
+            session.lost_calls = True
+        in_block = event_id is None
+        opened = OpenCall(
+            call_id,
+            tool,
+            session.attempts,
+            session.turns - 1,
+            in_block,
+            not in_block,
+            0,
+            args,
+            b"",
+            event_id or "",
+            False,  # by position: names take longer
+            (),
+            False,
+            time,
+            whose,
+        )
+        if is_large(args):
+            self._bound(opened)
+        session.add_open(opened)
+        session.attempts += 1
+        self._tools[tool] += 1
+        return opened
+
+    def _bound(self, opened: OpenCall) -> None:
+        """Keep of large arguments only a digest, and what the policy reads."""
+        with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
+            condense(opened, self._engine.arg_paths)
+
+    def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
+        """Show a call to the rules, and keep what they have against it while it is open."""
+        objections: Objections = []
+        if session.catalogue is not None and call.handed is None:
+            call = with_handed(call, session.catalogue)
+        shown = call if self._derived is None else self._derived.onto(call, session.memory)
+        if plan is not None:
+            if plan.twins is None:
+                self._engine.run(plan, shown, session, session.memory, out, objections)
+            else:
+                self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
+            if session.cut:
+                self._engine.doubt_cut(plan, shown, session, session.memory, objections)
+        if self._show_across is not None:
+            self._show_across(shown, session, out, objections, self._engine.cross_session)
+        if call.contested:
+            self._counts.contested_calls += 1
+            then = Action.BLOCK if self._engine.policy.stops else None
+            out.append(contested_finding(call, session, then, call.contested))
+            objections.append(Objection(NO_RULE, CONTESTED, call.contested[:MOST_TEXT]))
+        if objections:
+            opened.objections = tuple(objections)
+
+    def _decision(self, decision: GateDecision, session: Session, out: Findings) -> None:
+        name = self._names[decision.tool]
+        if name is not None:
+            decision = replace(decision, tool=name.tool)
+        call = session.find_asked(decision) or session.find_open(decision.call_id, decision.tool)
+        if call is not None and self._takes_answers:
+            call.note_answer(decision.action != "allow", decision.time)
+        decision = stamped_decision(decision, call, session.turns)
+        self._show(self._engine.local.decisions[decision.tool], decision, session, out)
+
+    def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
+        name = self._names[result.tool]
+        if name is not None:
+            result = replace(result, tool=name.tool)
+        call = session.take_open(result.call_id, result.tool)
+        if call is None:
+            self._counts.unpaired_results += 1
+            if session.lost_calls and not result.tool:
+                session.cut |= self._engine.lasting_results
+        else:
+            for other in session.open.get(call.call_id, ()):
+                if other.asked and other.tool == call.tool:
+                    other.end_repeats()
+        plan = self._engine.local.results[result.tool or (call.tool if call is not None else "")]
+        if plan is not None or self._show_across is not None:
+            self._show(plan, stamped_result(result, call, session.turns), session, out)
+
+    def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
+        if self._derived is not None:
+            event = self._derived.onto(event, session.memory)
+        if plan is not None:
+            if plan.twins is None:
+                self._engine.run(plan, event, session, session.memory, out)
+            else:
+                self._engine.run_twinned(plan, event, session, session.memory, out)
+        if self._show_across is not None:
+            self._show_across(event, session, out, None, self._engine.cross_session)
+
+
+def opens_part(turn: Turn, *, after_answer: bool) -> bool:
+    """Whether the turn's request begins a user-initiated part of the session."""
+    request = turn.request
+    if request is None or "messages" not in request or not turn.captured:
+        return False  # without the request or its messages this cannot be known
+    if after_answer:
+        return True
+    messages = request.get("messages")
+    if type(messages) is list:
+        for message in reversed(messages):
+            if type(message) is dict and message.get("role") != "system":
+                return _is_user(message)
+    return True
+
+
+def _is_user(message: dict[str, Json]) -> bool:
+    """Whether a person wrote the message; Anthropic sends tool results in the user's role."""
+    if message.get("role") != "user":
+        return False
+    content = message.get("content")
+    return not (
+        isinstance(content, list)
+        and content
+        and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
+    )

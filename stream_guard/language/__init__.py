@@ -1,1 +1,0 @@
-"""What policies are written in: conditions, operators, paths, patterns, durations."""

@@ -1,1 +1,0 @@
-"""Sessions: drop duplicates, pair results with calls, split parts, restore order, end idle ones, keep limits."""

@@ -1,0 +1,103 @@
+"""Bytes that one session may take: events that wait for their order, and the session as it is stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.model import Finding, ToolCall
+from stream_guard.judge.table import SessionTable
+from stream_guard.pipeline import open_table
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+POLICY = """
+sessions: {max_out_of_orderness: 1h, idle: 1d}
+rules:
+  - {id: max, kind: max_calls, params: {tool: mail, n: 3}}
+"""
+PLAIN = POLICY.replace("max_out_of_orderness: 1h, ", "")
+REGISTRY = build_registry()
+
+
+def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> SessionTable:
+    loaded = load_policy(policy, REGISTRY, file="p.yaml")
+    return open_table(loaded, counts, SessionLimits(**limits), store, mode="stream")
+
+
+def mail(number: int, time: float | None, size: int = 1000, **more: Any) -> ToolCall:
+    text = "x" * size
+    return ToolCall(session_id="s", event_id=f"e{number}", time=time, tool="mail", args={"text": text}, **more)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("stamped", [True, False])
+def test_what_is_held_back_beyond_the_budget_is_judged_at_once(stamped: bool, restart: bool) -> None:
+    counts, store, out = Counts(), MemoryStore(), list[Finding]()
+    table = open_(POLICY, counts, store, max_buffered_bytes=5000)
+    for number in range(20):
+        table.feed(mail(number, 100.0 + number if stamped or not number else None), out)
+        if restart:
+            table.commit()
+            counts.sessions = 0
+            table = open_(POLICY, counts, store, max_buffered_bytes=5000)
+    assert counts.evictions["buffered_events"] == 16
+    assert len(out) == 13  # of sixteen that were judged
+    table.end_all(out)
+    assert len(out) == 17
+    assert counts.evictions["buffered_events"] == 16
+
+
+@given(st.lists(st.tuples(st.floats(0, 3000), st.integers(0, 3000)), max_size=12), st.integers(1, 6000))
+def test_no_budget_loses_an_event(told: list[tuple[float, int]], most: int) -> None:
+    counts, out = Counts(), list[Finding]()
+    table = open_(POLICY, counts, MemoryStore(), max_buffered_bytes=most)
+    for number, (time, size) in enumerate(told):
+        table.feed(mail(number, 1000.0 + time, size), out)
+    table.end_all(out)
+    assert counts.events[ToolCall] == len(told)
+    assert len(out) == max(0, len(told) - 3)
+
+
+def test_within_the_budget_events_are_judged_in_their_order() -> None:
+    counts, out = Counts(), list[Finding]()
+    table = open_(POLICY, counts, MemoryStore(), max_buffered_bytes=10_000)
+    for number, time in enumerate((130.0, 100.0, 120.0, 110.0)):
+        table.feed(mail(number, time), out)
+    table.end_all(out)
+    assert [finding.event_id for finding in out] == ["e0"]
+    assert not counts.evictions
+
+
+def test_a_session_that_is_too_large_forgets_its_oldest_open_calls_and_no_count() -> None:
+    counts, store, out = Counts(), MemoryStore(), list[Finding]()
+    table = open_(PLAIN, counts, store, max_session_bytes=20_000)
+    for number in range(8):
+        table.feed(mail(number, 100.0 + number, 1, call_id=f"{number}" * 5000), out)
+    table.commit()
+    assert counts.evictions == {"open_calls": 6}
+    assert len(store.get("s") or b"") <= 20_000
+    found = len(out)
+    table.feed(mail(9, 200.0), out)
+    assert len(out) == found + 1  # it still counts
+    table.feed(mail(10, 201.0, 1, call_id="7" * 5000), out)
+    assert counts.merged_calls == 1  # the latest is still open
+
+
+def test_a_session_that_is_too_large_without_open_calls_is_kept_and_counted() -> None:
+    counts, store, out = Counts(), MemoryStore(), list[Finding]()
+    table = open_(PLAIN, counts, store, max_session_bytes=2000)
+    for number in range(4):
+        table.feed(mail(number, 100.0 + number, run_id="r" * 5000), out)
+    table.commit()
+    counts.sessions = 0
+    again = open_(PLAIN, counts, store, max_session_bytes=2000)
+    again.feed(mail(5, 110.0), out)
+    assert len(out) == 2
+    assert counts.evictions["session_bytes"] == 1

@@ -1,0 +1,199 @@
+"""Ends of sessions by those who may not end them: the end is judged, and no limit begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from stream_guard.judge.clock import QUORUM, SharedClock
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
+from stream_guard.judge.rule import Mode
+from stream_guard.judge.table import SessionTable
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+WALL, IDLE, START = 1_000_000.0, 1800.0, 1000.0
+REGISTRY = build_registry()
+POLICY = """
+rules:
+  - {id: max, kind: max_calls, params: {tool: mail, n: 3}}
+  - {id: must, kind: must_call, params: {tool: greet}}
+"""
+BOSS_ONLY = SessionLimits(end_from=("boss",))
+Told: TypeAlias = tuple[str, float | None]
+"""What is told of the session, and its stamp: a call, an end, or a restart in between."""
+
+
+class Run:
+    """One session with at most three mails, which has to greet."""
+
+    def __init__(self, limits: SessionLimits = BOSS_ONLY, mode: Mode = "stream", lateness: int = 0) -> None:
+        text = f"sessions: {{max_out_of_orderness: {lateness}}}\n{POLICY}"
+        self.policy = load_policy(text, REGISTRY, file="p.yaml")
+        self.counts, self.store, self.limits, self.mode = Counts(), MemoryStore(), limits, mode
+        self.found: list[Finding] = []
+        self.told = 0
+        self.open()
+
+    def open(self) -> None:
+        engine = Engine(self.policy, self.counts, mode=self.mode)
+        clock = SharedClock(lambda: WALL, quorum=QUORUM)
+        shared = self.mode == "stream"
+        self.table = SessionTable(engine, self.store, self.counts, self.limits, shared_clock=shared, clock=clock)
+
+    def tell(self, what: str, time: float | None = None, session: str = "s") -> None:
+        self.told += 1
+        if what == "restart":
+            self.table.commit()
+            self.counts.sessions = 0
+            self.open()
+            return
+        event: Event = ToolCall(session_id=session, event_id=f"e{self.told}", time=time, tool=what, agent="bot")
+        if what.startswith("end"):
+            agent = what.partition(" ")[2] or "bot"
+            event = SessionEnd(session_id=session, event_id=f"e{self.told}", time=time, agent=agent)
+        self.table.feed(event, self.found)
+
+    def rules(self) -> list[str]:
+        return [finding.rule_id for finding in self.found]
+
+
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("lateness", [0, 10])
+@pytest.mark.parametrize("stamped", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("limits", [SessionLimits(), BOSS_ONLY])
+def test_an_agent_resets_no_limit_by_ending_its_own_session(
+    mode: Mode, lateness: int, stamped: bool, restart: bool, limits: SessionLimits
+) -> None:
+    run = Run(limits, mode=mode, lateness=lateness)
+    for number in range(5):
+        time = START + 20 * number if stamped else None
+        run.tell("mail", time)
+        run.tell("end", time)
+        if restart:
+            run.tell("restart")
+    run.table.end_all(run.found)
+    assert run.rules().count("max") == 2
+    assert run.counts.disbelieved_ends > 0
+    assert "must" in run.rules()  # the end was judged
+
+
+@pytest.mark.parametrize(
+    ("limits", "end"),
+    [(SessionLimits(end_from=("*",)), "end"), (BOSS_ONLY, "end boss"), (BOSS_ONLY, "end boss@2")],
+)
+def test_the_end_of_one_who_may_end_sessions_begins_anew(limits: SessionLimits, end: str) -> None:
+    run = Run(limits)
+    for number in range(5):
+        run.tell("mail", START + number)
+        run.tell(end, START + number)
+    assert run.rules() == ["must"] * 5
+    assert run.counts.sessions == run.counts.disbelieved_ends == 0
+
+
+def test_an_end_that_is_confirmed_by_one_who_may_is_an_end() -> None:
+    run = Run()
+    for number in range(3):
+        run.tell("mail", START + number)
+    run.tell("end", START + 3)
+    run.tell("end", START + 4)
+    run.tell("end boss", START + 5)
+    run.tell("mail", START + 6)
+    assert run.rules() == ["must"]
+    assert run.counts.disbelieved_ends == 0
+
+
+def test_a_session_that_was_silent_after_its_end_begins_anew() -> None:
+    run = Run()
+    for number in range(3):
+        run.tell("mail", START + number)
+    run.tell("end", START + 3)
+    run.tell("mail", START + 3 + IDLE)
+    assert run.rules() == ["must"]
+    assert run.counts.disbelieved_ends == 0
+
+
+@pytest.mark.parametrize("name", ["", "bot", "boss", "orchestrator@3", "*"])
+def test_by_default_nobody_resets_a_limit_whatever_name_the_end_bears(name: str) -> None:
+    run = Run(SessionLimits())
+    for number in range(4):
+        run.tell("mail", START + number)
+        event = SessionEnd(session_id="s", event_id=f"end{number}", time=START + number, agent=name)
+        run.table.feed(event, run.found)
+    assert run.rules().count("max") == 1
+
+
+def test_a_redelivered_end_wakes_nobody() -> None:
+    run = Run()
+    run.tell("mail", START)
+    again = SessionEnd(session_id="s", event_id="end", time=START + 1, agent="bot")
+    for _ in range(3):
+        run.table.feed(again, run.found)
+    assert run.rules() == ["must"]
+    assert (run.counts.duplicate_events, run.counts.disbelieved_ends, run.counts.sessions) == (2, 0, 0)
+
+
+def test_ended_sessions_are_forgotten_when_they_were_silent_and_counted_where_there_is_no_room() -> None:
+    run = Run(SessionLimits(end_from=("boss",), max_live=4), mode="batch")
+    for number in range(10):
+        run.tell("mail", START, session=f"s{number}")
+        run.tell("end", START + 1, session=f"s{number}")
+    assert run.counts.evictions == {"ended_sessions": 6}
+    live = Run()
+    live.tell("mail", START)
+    live.tell("end", START + 1)
+    for name in "abcd":
+        live.tell("look", START + 3 * IDLE, session=name)
+    live.table.commit()
+    assert live.store.get("s") is None
+
+
+def test_ended_sessions_keep_digests_and_know_their_events() -> None:
+    run = Run(mode="batch")
+    events: list[Event] = []
+    for number in range(50):
+        name = f"s{number}"
+        call = ToolCall(session_id=name, event_id="e", time=START, tool="mail", agent="bot", args={"to": name})
+        events += [call, SessionEnd(session_id=name, event_id="end", time=START + 1, agent="bot")]
+    for event in events:
+        run.table.feed(event, run.found)
+    assert {type(run.table._touched[f"s{number}"].ids.content("e")) for number in range(50)} == {int}
+    for event in events:
+        run.table.feed(event, run.found)
+    assert run.counts.duplicate_events == 100
+    other = ToolCall(session_id="s0", event_id="e", time=START, tool="mail", agent="bot", args={"to": "another"})
+    run.table.feed(other, run.found)
+    assert run.counts.changed_events == 1
+
+
+stamps = st.none() | st.sampled_from([0.0, 1.0, 5.0, IDLE / 2, IDLE - 1, IDLE, IDLE + 5, 3 * IDLE, 2 * WALL])
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["mail", "mail", "end", "restart"]), stamps.map(lambda t: None if t is None else START + t)
+    ),
+    max_size=12,
+)
+
+
+@given(steps, st.sampled_from(["stream", "batch"]))
+@example([("mail", START), ("mail", START), ("mail", START), ("end", START + 3 * IDLE), ("mail", START + 1)], "stream")
+@example([("mail", None), ("mail", None), ("mail", None), ("end", None), ("mail", START)], "batch")
+def test_no_end_changes_what_limits_find(told: Sequence[Told], mode: Mode) -> None:
+    with_ends, without = Run(mode=mode), Run(mode=mode)
+    for what, time in told:
+        with_ends.tell(what, time)
+        if what == "end":
+            without.told += 1
+        else:
+            without.tell(what, time)
+    places = [{finding.event_id for finding in run.found if finding.rule_id == "max"} for run in (with_ends, without)]
+    assert places[0] == places[1]

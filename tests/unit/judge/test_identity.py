@@ -1,0 +1,181 @@
+"""An event id that comes again: the same event is dropped, another one is judged under an id of its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream_guard.judge.contents import content_digest, content_of
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.fold import Engine
+from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.table import SessionTable
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+POLICY = load_policy(
+    '{"rules": [{"id": "no", "kind": "no_call", "params": {"tool": "*"}}]}', build_registry(), file="p.json"
+)
+
+
+class Stream:
+    """A table in which every attempt is a finding; a restart keeps what is stored."""
+
+    def __init__(self, **limits: int) -> None:
+        self.store, self.counts, self.limits = MemoryStore(), Counts(), SessionLimits(**limits)
+        self.open()
+
+    def open(self) -> None:
+        self.table = SessionTable(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
+
+    def restart(self) -> None:
+        self.table.commit()
+        self.open()
+
+    def call(self, event_id: str, tool: str, time: float = 0.0, amount: int = 0) -> list[str]:
+        out: list[Finding] = []
+        call = ToolCall(session_id="s", event_id=event_id, tool=tool, time=time, args={"amount": amount})
+        self.table.feed(call, out)
+        return [finding.event_id for finding in out]
+
+
+calls = st.tuples(st.sampled_from("ab"), st.sampled_from(["pay", "look"]), st.integers(0, 1), st.integers(0, 1))
+
+
+@given(st.lists(calls, max_size=25), st.sets(st.integers(0, 24)))
+def test_each_content_of_an_id_is_judged_once(told: list[tuple[str, str, int, int]], restarts: set[int]) -> None:
+    stream = Stream()
+    judged: list[str] = []
+    for number, (event_id, tool, time, amount) in enumerate(told):
+        if number in restarts:
+            stream.restart()
+        judged += stream.call(event_id, tool, float(time), amount)
+    assert len(judged) == len(set(judged)) == len(set(told))
+    assert stream.counts.duplicate_events == len(told) - len(set(told))
+    assert stream.counts.changed_events == len(set(told)) - len({event_id for event_id, *_ in told})
+
+
+# The first bytes of the secret that xxh3 mixes in where nobody gives a seed: stripe n begins at byte 8 n of it.
+PUBLISHED = bytes.fromhex("b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578")
+
+
+def made_to_collide() -> tuple[ToolCall, ToolCall]:
+    """Return two calls with one digest by xxh3 without a seed.
+
+    A number that equals the secret in its lower half takes part in a sum only, and two of them may share that sum.
+    """
+
+    def call(blob: bytes) -> ToolCall:
+        args: Any = {"blob": blob}
+        return ToolCall(session_id="s", event_id="e", tool="pay", time=1.0, args=args)
+
+    begin = content_of(call(b"#" * 600)).index(b"###")
+    pad = -begin % 64
+    stripe = (begin + pad) // 64
+
+    def blob(first: int, second: int) -> bytes:
+        parts = [
+            PUBLISHED[8 * number : 8 * number + 4] + value.to_bytes(4, "little") + bytes(56)
+            for number, value in ((stripe, first), (stripe + 1, second))
+        ]
+        return (bytes(pad) + b"".join(parts)).ljust(600, b"\0")
+
+    return call(blob(5, 9)), call(blob(6, 8))
+
+
+def test_a_call_that_was_made_to_collide_with_another_is_judged() -> None:
+    first, second = made_to_collide()
+    assert xxhash.xxh3_64_intdigest(content_of(first)) == xxhash.xxh3_64_intdigest(content_of(second))
+    for restart in (False, True):
+        stream, found = Stream(), list[Finding]()
+        stream.table.feed(first, found)
+        if restart:
+            stream.restart()
+        stream.table.feed(second, found)
+        assert len(found) == 2
+        stream.table.feed(first, found)
+        stream.table.feed(second, found)
+        assert (len(found), stream.counts.duplicate_events) == (2, 2)
+
+
+def test_the_id_of_its_own_is_the_same_in_a_replay() -> None:
+    first, second = Stream(), Stream()
+    for stream in (first, second):
+        stream.call("e", "look")
+    assert first.call("e", "pay") == second.call("e", "pay") != ["e"]
+
+
+def test_a_batch_that_is_sent_again_is_dropped() -> None:
+    stream = Stream()
+    for _ in range(2):
+        for number in range(500):
+            stream.call(f"e{number}", "look", float(number))
+    assert stream.counts.duplicate_events == 500
+
+
+def test_early_and_late_events_of_a_long_session_are_told_from_others_of_their_id() -> None:
+    stream = Stream()
+    for number in range(400):
+        stream.call(f"e{number}", "look", float(number))
+    for number in (0, 399):
+        assert stream.call(f"e{number}", "pay", float(number)) != [f"e{number}"]
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (2, 0)
+
+
+@pytest.mark.parametrize("args", ['{"a": 1}', '"{\\"a\\": 1}"', "not JSON", '{"a": 1, "a": 2}', ""])
+def test_arguments_that_are_read_from_text_make_no_other_event(args: str) -> None:
+    stream = Stream()
+    for _ in range(2):
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (0, 1)
+
+
+def test_contested_text_is_not_what_one_reader_takes_from_it() -> None:
+    stream = Stream()
+    for args in ('{"a": 1, "a": 2}', {"a": 2}):
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+    assert (stream.counts.changed_events, stream.counts.duplicate_events) == (1, 0)
+
+
+def test_what_is_stamped_on_an_event_is_no_content() -> None:
+    told: list[Event] = [
+        Turn(session_id="s", response={"content": [{"type": "text", "text": "hi"}]}),
+        ToolCall(session_id="s", tool="pay", args={"a": 1}),
+        ToolResult(session_id="s", output="done"),
+        UserMessage(session_id="s", text="hello"),
+    ]
+    before = [content_digest(event) for event in told]
+    stream, out = Stream(), list[Finding]()
+    for event in told:
+        stream.table.feed(event, out)
+    assert [content_digest(event) for event in told] == before
+    assert len(set(before)) == len(before)
+
+
+def test_a_turn_that_is_sent_again_as_history_is_the_same_turn() -> None:
+    said = [{"type": "text", "text": "hi"}]
+    first = Turn(session_id="s", response={"content": said, "stop_reason": "stop", "usage": {"input_tokens": 5}})
+    again = Turn(session_id="s", response={"content": said})
+    other = Turn(session_id="s", response={"content": [{"type": "text", "text": "ho"}]})
+    assert content_digest(first) == content_digest(again) != content_digest(other)
+
+
+def test_an_agent_that_becomes_known_later_makes_no_other_event() -> None:
+    known = [ToolCall(session_id="s", tool="pay", time=1.0, agent=agent) for agent in ("", "cashier")]
+    assert len({content_digest(call) for call in known}) == 1
+    without_a_clock = [ToolCall(session_id="s", tool="pay", agent=agent) for agent in ("a", "b")]
+    assert len({content_digest(call) for call in without_a_clock}) == 2
+
+
+@pytest.mark.parametrize("amount", [2**64, -(2**63) - 1, 10**40])
+def test_an_event_with_a_number_of_any_size_is_judged_and_known_again(amount: int) -> None:
+    stream = Stream()
+    assert stream.call("a", "pay", amount=amount) == ["a"]
+    assert stream.call("a", "pay", amount=amount) == []
+    assert stream.call("a", "pay", amount=amount + 1) != []
