@@ -1,0 +1,275 @@
+"""The product judges as the reference does, for policies and events drawn at random; and cases written by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import stream_guard as sg
+from tests.reference.search import (
+    Case,
+    Difference,
+    Ids,
+    among_others,
+    as_literals,
+    compare,
+    content_of_found,
+    differs,
+    draw_case,
+    run_product,
+    run_reference,
+    search,
+    shrink,
+    spanning,
+)
+
+CHUNK = 1000
+CHUNKS = {"landing": 20, "nightly": 200}.get(os.environ.get("HYPOTHESIS_PROFILE", "commit"), 1)
+KNOWN = "the judge that takes its place (judge.md) is held to it; the product of today differs in what is listed there"
+
+
+@pytest.mark.xfail(strict=False, reason=KNOWN)
+@pytest.mark.parametrize("seed", range(CHUNKS))
+def test_product_judges_as_the_reference_does(seed: int) -> None:
+    report = search(CHUNK, seed)
+    for _, case, difference in report.differences:
+        small = shrink(case, difference.sort)
+        pytest.fail(f"{differs(small)}\n{as_literals(small)}")
+
+
+NEEDED = (
+    "redelivered",
+    "id again, other content",
+    "late",
+    "far-future stamps",
+    "longer than idle",
+    "exactly idle",
+    "stamp not believed",
+    "block after its call",
+    "call after its block",
+    "key across sessions",
+    "went on after its end",
+    "ended by the clock of others",
+    "deadline",
+    "held back by a cooldown",
+    "held by `for`",
+    "2**70",
+    "lone surrogates",
+    "NaN",
+    "depth",
+    "list and object at items",
+    "equal sessions under two ids",
+    "ids in two sessions",
+    "keys with several values, slashes",
+    "no event times at all",
+    "commits and restarts",
+)
+
+
+def test_search_goes_where_it_should() -> None:
+    met = search(CHUNK, 0, run_product=False).met
+    assert [name for name in NEEDED if met[name] < 2] == []
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_hash_seed_changes_nothing(hash_seed: str, root: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.reference.search", "--examples", "40", "--differences", "40", "--only-digest"],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=root,
+        env=os.environ | {"PYTHONHASHSEED": hash_seed},
+    )
+    assert told.stdout.split() == [search(40, 0, 40).digest]
+
+
+# ---- the reference itself, by hand
+
+
+def call(at: float | None = None, tool: str = "send", **fields: Any) -> sg.ToolCall:
+    return sg.ToolCall(**{"session_id": "s", "time": at, "tool": tool, "args": {}, **fields})
+
+
+def turn(at: float | None = None, *blocks: dict[str, Any], **fields: Any) -> sg.Turn:
+    response = {"content": list(blocks), "stop_reason": "tool_use" if blocks else "end_turn"}
+    return sg.Turn(**{"session_id": "s", "time": at, "response": response, **fields})
+
+
+def block(call_id: str = "c1", tool: str = "send") -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": tool, "input": {}}
+
+
+def rule(kind: str, *, key: Any = "session", **params: Any) -> dict[str, Any]:
+    return {"id": "rule", "kind": kind, "params": params, "key": [key] if key == "session" else key}
+
+
+ONE_CALL = rule("max_calls", n=1)
+NO_SEND = rule("no_call", tool="send")
+FOLLOW = rule("must_call_after", first="send", then="look", within_seconds=60)
+END = sg.SessionEnd(session_id="s", time=5.0, event_id="end")
+
+WRITTEN: dict[str, tuple[dict[str, Any], list[sg.Event], list[Any]]] = {
+    "a call after its block is one attempt": (ONE_CALL, [turn(0.0, block()), call(1.0, call_id="c1")], []),
+    "a block after its call is one attempt": (ONE_CALL, [call(0.0, call_id="c1"), turn(1.0, block())], []),
+    "two blocks are two attempts": (ONE_CALL, [turn(0.0, block(), block())], [("event", 0.0)]),
+    "after its result, a call id is a new attempt": (
+        ONE_CALL,
+        [call(0.0, call_id="c1"), sg.ToolResult(session_id="s", call_id="c1", time=1.0), call(2.0, call_id="c1")],
+        [("event", 2.0)],
+    ),
+    "the same event is delivered again": (ONE_CALL, [call(0.0, event_id="e"), call(0.0, event_id="e")], []),
+    "another event under the same id": (ONE_CALL, [call(0.0, event_id="e"), call(1.0, event_id="e")], [("event", 1.0)]),
+    "an end resets no limit": (ONE_CALL, [call(0.0), END, call(6.0)], [("event", 6.0)]),
+    "a pause begins anew": (ONE_CALL, [call(0.0), call(1800.0)], []),
+    "a shorter pause does not": (ONE_CALL, [call(0.0), call(1799.0)], [("event", 1799.0)]),
+    "a stamp that the next event contradicts is no pause": (
+        ONE_CALL,
+        [call(0.0), call(1e9, "look", event_id="x"), call(1.0)],
+        [("event", 1e9), ("event", 1.0)],
+    ),
+    "a pause that was believed is not undone": (
+        ONE_CALL,
+        [call(0.0), call(5000.0), turn(5001.0), call(1.0)],
+        [("event", 1.0)],
+    ),
+    "a deadline fires at its time": (FOLLOW, [call(0.0), call(100.0, "look")], [("deadline", 60.0)]),
+    "a deadline fires before the idle end": (FOLLOW, [call(0.0), call(9000.0, "look")], [("deadline", 60.0)]),
+    "an obligation is judged once": (
+        rule("must_call_once", tool="send"),
+        [turn(0.0), END, sg.SessionEnd(session_id="s", time=9.0, event_id="again")],
+        [("end", 5.0)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_reference(name: str) -> None:
+    rules, events, expected = WRITTEN[name]
+    found, _ = run_reference(Case((rules,), tuple(events)))
+    assert [(one.at, one.time) for one in found] == expected
+
+
+DRAWN = [case for number in range(600) if not spanning(case := draw_case(f"others/{number}"))]
+
+
+def test_others_change_nothing_in_the_reference() -> None:
+    for case in DRAWN:
+        alone, often = (run_reference(among_others(case, every))[0] for every in (0.0, 300.0))
+        told = [
+            sorted(repr(content_of_found(one)) for one in found if one.session != "other") for found in (alone, often)
+        ]
+        assert told[0] == told[1], as_literals(case)
+
+
+@pytest.mark.xfail(strict=False, reason=KNOWN)
+def test_others_change_nothing() -> None:
+    for case in DRAWN:
+        try:
+            runs = [run_product(among_others(case, every)) for every in (0.0, 5000.0, 300.0)]
+        except Difference:
+            continue  # another test's subject
+        told = [sorted((one.alert_id, one.detail) for one in found if one.session_id != "other") for found in runs]
+        assert told[0] == told[1] == told[2], as_literals(case)
+
+
+NAMELESS = {**NO_SEND, "key": ["session", "agent"]}
+DIFFER: dict[str, Case] = {
+    "C1: an event that waits has 2**70 in it": Case(
+        (ONE_CALL,), (call(0.0), call(5000.0, args={"x": 2**70})), restarts=frozenset({1})
+    ),
+    "C1: an event that waits has half a character in it": Case(
+        (ONE_CALL,), (call(0.0), call(5000.0, args={"x": "\ud800"})), restarts=frozenset({1})
+    ),
+    "C4: equal events of two sessions, a key that spans them": Case(
+        ({**NO_SEND, "key": ["tool"]},),
+        (call(0.0, event_id="e"), call(0.0, event_id="e", session_id="other")),
+    ),
+    "C5: a late event takes a believed pause back": Case(
+        (ONE_CALL,), (call(0.0), call(5000.0), call(1.0)), mode="stream"
+    ),
+    "C5: a late event takes back a pause that the next one believed": Case(
+        (rule("max_calls", n=1, tool="send"),),
+        (call(0.0), call(9000.0, "look"), call(9000.0, "look"), call(1.0, event_id="late")),
+    ),
+    "H6: a deadline beyond the idle end, because others spoke": Case(
+        ({**FOLLOW, "params": {**FOLLOW["params"], "within_seconds": 4000}},),
+        (call(0.0), call(9000.0, "look", session_id="other")),
+        mode="stream",
+    ),
+    "H8: ids of two lives": Case(
+        (rule("must_call_once", tool="send"),), (turn(0.0, event_id=""), turn(5000.0, event_id=""))
+    ),
+    "M1: values of keys are texts": Case(
+        (rule("max_calls", n=1, key=["session", "args.x"]),),
+        (call(0.0, args={"x": True}), call(0.0, args={"x": "true"})),
+    ),
+    "M1: 1 and 1.0 are two values of a key": Case(
+        (rule("max_calls", n=1, key=["session", "args.x"]),), (call(0.0, args={"x": 1}), call(0.0, args={"x": 1.0}))
+    ),
+    "M3: a deadline beyond idle, of a key that lives longer": Case(
+        ({**FOLLOW, "params": {**FOLLOW["params"], "within_seconds": 4000}, "key": "all"},), (call(0.0),)
+    ),
+    "decision 6: same id, another run": Case(
+        (ONE_CALL,), (call(0.0, event_id="e"), call(0.0, event_id="e", run_id="r1"))
+    ),
+    "decision 6: same id, another request": Case(
+        (rule("max_turns", n=1),), (turn(0.0, event_id="e"), turn(0.0, event_id="e", request={"messages": []}))
+    ),
+    "NaN: one attempt is two": Case(
+        (ONE_CALL,),
+        (
+            call(0.0, call_id="c1", args={"y": float("nan")}),
+            call(0.0, call_id="c1", event_id="e", args={"y": float("nan")}),
+        ),
+    ),
+    "idea 2: a state that has seen nothing is not there": Case(
+        ({**rule("must_call_once", tool="send"), "scope": "run"},),
+        (sg.GateDecision(session_id="s", time=0.0, tool="send", action="block"),),
+        restarts=frozenset({0}),
+    ),
+    "idea 4: an end that comes after a pause": Case(
+        (rule("must_call_once", tool="send"),), (turn(0.0), sg.SessionEnd(session_id="s", time=5000.0))
+    ),
+    "a turn between a call and the block that tells of it too": Case(
+        (ONE_CALL,), (call(0.0, event_id="c"), turn(1.0, event_id="t"), turn(2.0, block(), event_id="b"))
+    ),
+    "an event without a value for its key": Case((NAMELESS,), (call(0.0),)),
+    "an end without a session has a time": Case((rule("must_call_once", tool="send"),), (END,)),
+    "an end is an event of its session": Case(
+        (ONE_CALL,), (call(0.0), sg.SessionEnd(session_id="s", time=1799.0), call(1801.0))
+    ),
+    "a key that spans sessions exists when its rule saw something": Case(
+        (
+            {
+                **rule("must_call_once", tool="send", key=["agent"]),
+                "when": {"path": "agent", "op": "==", "value": "ann"},
+            },
+        ),
+        (turn(0.0, agent="ann"),),
+    ),
+}
+
+
+@pytest.mark.xfail(strict=False, reason=KNOWN)
+@pytest.mark.parametrize("name", DIFFER)
+def test_product_on_what_was_found(name: str) -> None:
+    assert differs(DIFFER[name]) is None
+
+
+def test_ids_do_not_hang_on_which_told_first() -> None:
+    first, _ = run_reference(Case((NO_SEND,), (turn(0.0, block()), call(1.0, call_id="c1"))))
+    second, _ = run_reference(Case((NO_SEND,), (call(0.0, call_id="c1"), turn(1.0, block()))))
+    assert [one.identity for one in first] == [one.identity for one in second]
+
+
+@pytest.mark.xfail(strict=False, reason=KNOWN)
+def test_alert_ids_do_not_hang_on_which_told_first() -> None:
+    ids = Ids()
+    compare(Case((NO_SEND,), (turn(0.0, block(), event_id="t"), call(0.0, call_id="c1", event_id="c"))), ids)
+    compare(Case((NO_SEND,), (call(0.0, call_id="c1", event_id="c"), turn(0.0, block(), event_id="t"))), ids)
