@@ -63,5 +63,5 @@ class AttemptCounter:
 
 def _failed(result: ToolResult, session: Session) -> str:
     """Return the tool of a result that is not ok, from its call where the result does not name it."""
-    opened = session.find_open(result.call_id, result.tool)
+    opened = session.calls.find(result.call_id, result.tool)
     return result.tool or ("" if opened is None else opened.tool)

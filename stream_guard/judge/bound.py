@@ -60,6 +60,7 @@ class BoundRule:
         "reads_args",
         "reads_content",
         "rule",
+        "slotless",
         "spec",
         "stateless",
         "suspect",
@@ -107,6 +108,7 @@ class BoundRule:
         timed = self.needs_clock and overrides(rule, "deadline")
         self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
         self.stateless = issubclass(rule.state_type, NoState)
+        self.slotless = self.stateless and spec.hold is None and spec.cooldown is None and self.end is None
         # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
         self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
         self.default: State = rule.state_type()

@@ -49,6 +49,10 @@ class SharedClock:
             self.horizon = self._receiver() + self._skew
         return time <= self.horizon
 
+    def has_passed(self, time: float) -> bool:
+        """Whether a stamp is no further than this clock, or moves it by itself."""
+        return time <= self.now or time <= self.passed or (self._live and self._has_passed(time))
+
     def see(self, session_id: str, time: float) -> None:
         """Take note that a session has come to a time, and move the clock where that is believed."""
         if time <= self.now:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stream_guard.judge.bound import NO_STATE, BoundRule
+from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.evaluation import Evaluation, Findings
 from stream_guard.judge.gaps import NOT_ALL_JUDGED
 from stream_guard.judge.index import Index
 from stream_guard.judge.key_state import Address, KeyState
 from stream_guard.judge.model import SessionEnd
 from stream_guard.judge.reporting import Reporter
-from stream_guard.judge.rule import State
-from stream_guard.judge.states import RuleStates, number_of
+from stream_guard.judge.states import RuleSlots, number_of, state_at
 
 
 class RuleEnds:
@@ -21,12 +20,12 @@ class RuleEnds:
     def __init__(
         self,
         bounds: tuple[BoundRule, ...],
-        states: RuleStates,
+        slots: RuleSlots,
         reporter: Reporter,
         fail: Callable[[BoundRule, Exception, Evaluation], None],
     ) -> None:
         self._bounds = bounds
-        self._states = states
+        self._slots = slots
         self._reporter = reporter
         self._fail = fail
 
@@ -38,14 +37,14 @@ class RuleEnds:
                 return
             bound = self._bounds[number_of(address)]
             del key_state.timers[address]
-            state = self._states.get(bound, address, key_state)
+            state = state_at(bound, key_state.slots.get(address))
             evaluation = Evaluation(None, key_state, key_state.memory, out)
             try:
                 hit = bound.rule.on_deadline(deadline, state)
             except Exception as error:  # noqa: BLE001  # ADR 0007
                 self._fail(bound, error, evaluation)
                 continue
-            self._states.set_timer(bound, address, state, key_state)
+            self._slots.set_timer(bound, address, state, key_state)
             # A deadline that does not move forward would be called for ever.
             if key_state.timers.get(address, deadline + 1) <= deadline:
                 del key_state.timers[address]
@@ -64,7 +63,7 @@ class RuleEnds:
                 self._judge(bound, bound.number, end, key_state, out)
 
     def _judge(self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings) -> None:
-        state: State = NO_STATE if bound.stateless else key_state.states.get(address) or bound.new_state()
+        state = state_at(bound, key_state.slots.get(address))
         try:
             hit = bound.rule.on_session_end(end, state)
         except Exception as error:  # noqa: BLE001  # ADR 0007
@@ -83,13 +82,13 @@ class RuleEnds:
 def _has_begun(bound: BoundRule, key_state: KeyState) -> bool:
     """Whether the end of a rule with a single state is to be judged."""
     if bound.gate is not None:
-        return bound.number in key_state.awaiting_end
+        slot = key_state.slots.get(bound.number)
+        return slot is not None and slot.opened
     # A part without a turn or a call is not judged; a whole trace always is.
     return key_state.part_active or not bound.part_scoped
 
 
 def _ending_addresses(bound: BoundRule, key_state: KeyState) -> list[Address]:
-    """Return the states of a rule with a key whose end is to be judged."""
-    if bound.gate is not None:
-        return [address for address in key_state.awaiting_end if number_of(address) == bound.number]
-    return [address for address in key_state.states if number_of(address) == bound.number]
+    """Return the slots of a rule with a key whose end is to be judged."""
+    found = [address for address, slot in key_state.slots.items() if slot.opened and number_of(address) == bound.number]
+    return sorted(found, key=str)

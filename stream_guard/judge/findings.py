@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.identity import digest, event_identity
 from stream_guard.judge.key_state import Address, KeyState
 from stream_guard.judge.model import Action, Event, Finding, Hit, Json, Severity, ToolCall
 from stream_guard.judge.ports import Answer
@@ -43,10 +43,10 @@ def _with(finding: Finding, detail: str, said: dict[str, Json]) -> Finding:
 
 CONTESTED_CALL: Final = "stream_guard_contested_call"
 
+UNWRITABLE: Final = "stream_guard_unwritable_session"
+
 LOOKALIKE: Final = "stream_guard_lookalike"
 """The id of findings about names in disguise, in the place of a rule's."""
-
-_SIZES: Final = [size.to_bytes(4, "big") for size in range(128)]
 
 At: TypeAlias = Literal["event", "deadline", "end"]
 
@@ -71,11 +71,9 @@ def make_finding(
     spec = bound.spec
     about = event if event is not None else key_state.make_end("closed", moment.time)
     index = hit.index if hit.index is not None else event.index if event is not None else None
-    part = _part(bound, address, key_state)
-    # The id of a deadline must not depend on which event came last before it.
-    place = ("", f"{float(moment.time or 0.0)}") if moment.at == "deadline" else (about.event_id, moment.at)
+    key = _key_values(bound, address, key_state)
     return Finding(
-        alert_id=digest(spec.slot, key_state.id, part, *place),
+        alert_id=digest(spec.slot, *_whose(bound, event, key_state), *_subject(event, key_state, moment), *key),
         rule_id=spec.id,
         slot=spec.slot,
         kind=spec.kind,
@@ -86,7 +84,7 @@ def make_finding(
         time=moment.time,
         detail=hit.detail,
         evidence=hit.evidence,
-        part=part,
+        part="/".join(key),
         at=moment.at,
         then=spec.then,
         reason=spec.reason,
@@ -125,7 +123,7 @@ def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_s
 def lookalike_finding(call: ToolCall, judged: str) -> Finding:
     """Return the finding that a tool's name imitates another one. It belongs to no rule and stops nothing by itself."""
     return Finding(
-        alert_id=digest(LOOKALIKE, call.session_id, "", call.event_id, "event"),
+        alert_id=digest(LOOKALIKE, call.session_id, "attempt", str(call.attempt)),
         rule_id=LOOKALIKE,
         slot=LOOKALIKE,
         kind="lookalike",
@@ -146,7 +144,7 @@ def lookalike_finding(call: ToolCall, judged: str) -> Finding:
 def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None, why: str) -> Finding:
     """Return the finding that common readers differ on the arguments of a call; it is of no rule."""
     return Finding(
-        alert_id=digest(CONTESTED_CALL, key_state.id, "", call.event_id, "event"),
+        alert_id=digest(CONTESTED_CALL, key_state.id, "attempt", str(call.attempt)),
         rule_id=CONTESTED_CALL,
         slot=CONTESTED_CALL,
         kind=CONTESTED_CALL,
@@ -165,22 +163,47 @@ def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None, 
     )
 
 
-def digest(*parts: str) -> str:
-    """Return the id of a finding. Equal parts give an equal id, on every machine and in every replay."""
-    pieces: list[bytes] = []
-    for part in parts:
-        # Most parts are ASCII: their bytes are there, and need no codec to be looked up.
-        data = part.encode() if part.isascii() else part.encode("utf-8", "surrogatepass")
-        size = len(data)
-        pieces.append(_SIZES[size] if size < len(_SIZES) else size.to_bytes(4, "big"))
-        pieces.append(data)
-    return blake2b(b"".join(pieces), digest_size=16).hexdigest()
+def unwritable_finding(session: KeyState, why: str) -> Finding:
+    """Return the finding that a session was closed because no row can hold it. It belongs to no rule."""
+    end = session.make_end("closed", session.time)
+    return Finding(
+        alert_id=digest(UNWRITABLE, session.id, "", end.event_id, "end"),
+        rule_id=UNWRITABLE,
+        slot=UNWRITABLE,
+        kind=UNWRITABLE,
+        severity=Severity.ERROR,
+        session_id=end.session_id,
+        event_id=end.event_id,
+        index=None,
+        time=end.time,
+        detail=f"the session was closed because it cannot be stored: {why}",
+        at="end",
+        run_id=end.run_id,
+        agent=end.agent,
+    )
 
 
-def _part(bound: BoundRule, address: Address, key_state: KeyState) -> str:
-    """Return which of the rule's states the finding is from: the session part, the run or the key value."""
+def _whose(bound: BoundRule, event: Event | None, key_state: KeyState) -> tuple[str, str]:
+    """Return the value of the key that a finding is of, and of a key that spans sessions whose event it is about."""
+    if "session" in bound.spec.key:
+        return key_state.id, ""
+    return key_state.id, event.session_id if event is not None else ""
+
+
+def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[str, ...]:
+    """Return what a finding is about: an attempt, another event, a deadline, or the end of a session or of a part."""
+    if type(event) is ToolCall:
+        return "attempt", str(event.attempt)
+    if event is not None:
+        return "event", *event_identity(event)
+    time = "" if moment.time is None else str(float(moment.time))
+    return moment.at, time, key_state.ended_by if moment.at == "end" else ""
+
+
+def _key_values(bound: BoundRule, address: Address, key_state: KeyState) -> list[str]:
+    """Return which of the rule's states the finding is from: the session part, the run or the values of the key."""
     if isinstance(address, tuple):
-        return "/".join(str(value) for value in address[1:])
+        return [str(value) for value in address[1:]]
     if bound.part_scoped:
-        return str(key_state.part)
-    return "" if "session" in bound.spec.key else key_state.id.rpartition("\x00")[2]
+        return [str(key_state.part)]
+    return [] if "session" in bound.spec.key else [key_state.id.rpartition("\x00")[2]]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-import msgspec
-
 from stream_guard.judge.bound import BoundRule, Handler, lacks_key, overrides
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.cross_session import CrossSessionRules, by_key
 from stream_guard.judge.derived_labels import DerivedLabels
+from stream_guard.judge.encoding import decode, encode
 from stream_guard.judge.ends import RuleEnds
 from stream_guard.judge.errors import StreamGuardError
 from stream_guard.judge.evaluation import Evaluation, Findings, Objections
@@ -28,7 +27,7 @@ from stream_guard.judge.gaps import (
     may_have_missed,
 )
 from stream_guard.judge.index import GateGroup, Index, Plan
-from stream_guard.judge.key_state import Address, KeyState
+from stream_guard.judge.key_state import Address, KeyState, Slot
 from stream_guard.judge.late_questions import LateQuestions
 from stream_guard.judge.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.judge.names import ToolNames
@@ -38,8 +37,9 @@ from stream_guard.judge.reporting import Reporter
 from stream_guard.judge.rule import SETTLED, Mode, Verdict
 from stream_guard.judge.rule_loop import ANSWERED, OPENED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
+from stream_guard.judge.session import wanted_places
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.states import RuleStates
+from stream_guard.judge.states import RuleSlots
 from stream_guard.judge.texts import has_text, lacks_content, lacks_text
 from stream_guard.judge.twins import TwinJudge, make_twins, may_vary
 
@@ -70,7 +70,7 @@ class Engine:
         self.is_inline = mode == "inline"
         self._active = [bound for bound in rules if mode is None or mode in bound.rule.modes]
         self._arrange()
-        self.arg_paths = frozenset(steps for bound in self._active for steps in bound.arg_paths)
+        self.places = wanted_places(frozenset(steps for bound in self._active for steps in bound.arg_paths))
         conditions = RememberedConditions(policy, self._active, self.local, self.counts)
         self.conditions = conditions or None
         remembering = [bound for bound in self._active if bound.must_remember]
@@ -81,10 +81,10 @@ class Engine:
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())
-        self._reporter = Reporter(self.counts, self.derived, len(rules), answers)
-        self._states = RuleStates(self.bounds, self.counts, max_states)
-        self._twins = TwinJudge(self._states)
-        self._ends = RuleEnds(self.bounds, self._states, self._reporter, self._fail)
+        self._slots = RuleSlots(self.bounds, self.counts, max_states)
+        self._reporter = Reporter(self.counts, self.derived, len(rules), self._slots, answers)
+        self._twins = TwinJudge(self._slots)
+        self._ends = RuleEnds(self.bounds, self._slots, self._reporter, self._fail)
 
     def settle(self, finding: Finding, answer: Answer | None) -> Finding | None:
         """Return what an answer makes of a finding that waited for it, None where nothing is left; count it."""
@@ -147,7 +147,7 @@ class Engine:
             plan = plan.awake.get(asleep) or plan.without(asleep)
         answers: list[HandlerAnswer] | None = None
         if plan.loop is not None:
-            answers = plan.loop.run(event, memory, key_state.states)
+            answers = plan.loop.run(event, memory, key_state.slots)
         found = () if plan.texts is None else plan.texts.waiting_for(event)
         if answers is None and not plan.full and not found:
             return
@@ -207,7 +207,7 @@ class Engine:
     def _run_behind(self, group: GateGroup, event: Event, evaluation: Evaluation) -> None:
         """Note whose end must be judged, and run the rules behind an open gate that the hot path cannot run."""
         for number in group.ends:
-            evaluation.key_state.awaiting_end[number] = None
+            self._slots.get(self.bounds[number], number, evaluation.key_state).opened = True
         for bound, handle in group.rest:
             self._run(bound, handle, event, evaluation)
 
@@ -227,25 +227,46 @@ class Engine:
         if entered is None:
             return
         handle, address, inside, doubt = entered
+        if inside and bound.gate is not None and bound.end is not None:
+            self._slots.get(bound, address, evaluation.key_state).opened = True
         if not text_found and not has_text(bound, event):
             self._take_silence(bound, event, evaluation, asked=inside)
             return
         key_state = evaluation.key_state
-        state = self._states.get(bound, address, key_state)
-        saved = msgspec.msgpack.encode(state) if bound.suspect else b""
+        slot = self._slots.get(bound, address, key_state)
+        if bound.key is not None and bound.end is not None and bound.gate is None:
+            slot.opened = True
+        self._ask(bound, handle, event, evaluation, address, slot, inside, doubt)
+        if bound.key is not None:
+            self._slots.leave(bound, address, slot, key_state)
+
+    def _ask(
+        self,
+        bound: BoundRule,
+        handle: Handler,
+        event: Event,
+        evaluation: Evaluation,
+        address: Address,
+        slot: Slot,
+        inside: bool,
+        doubt: str,
+    ) -> None:
+        """Ask a rule about an event, and take what it answers."""
+        key_state, state = evaluation.key_state, slot.state
+        saved = encode(state) if bound.suspect and not bound.stateless else b""
         try:
             verdict = handle(event, state)
         except Exception as error:  # noqa: BLE001  # ADR 0007
             if bound.suspect and not bound.stateless:
-                key_state.states[address] = bound.decoder.decode(saved)
+                slot.state = decode(saved, type(state))
             self._fail(bound, error, evaluation)
             return
         if bound.timer is not None:
-            self._states.set_timer(bound, address, state, key_state)
+            self._slots.set_timer(bound, address, state, key_state)
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
         if key_state.forgotten is not None and inside and hit is None and not isinstance(verdict, Unsure):
             self._doubt_state(bound, address, event, evaluation)
-        if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, address):
+        if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, slot):
             return
         if hit is not None:
             self._reporter.report(bound, hit, evaluation, address)
@@ -303,8 +324,6 @@ class Engine:
             elif inside and bound.needs_content and (not event.captured or is_unreadable(event)):
                 reporter.count_unevaluable(bound, evaluation, entry.lacks or UNREADABLE)
             return None
-        if inside and bound.gate is not None and bound.end is not None:
-            key_state.awaiting_end[address] = None
         return handle, address, bool(inside), doubt
 
     def _doubt(self, bound: BoundRule, entry: Standing, evaluation: Evaluation) -> str:
@@ -325,7 +344,7 @@ class Engine:
 
     def _doubt_state(self, bound: BoundRule, address: Address, event: Event, evaluation: Evaluation) -> None:
         """Count a call that a rule let pass although it has forgotten what it knew of the call's key."""
-        if type(event) is not ToolCall or not self._states.is_forgotten(bound, address, evaluation.key_state):
+        if type(event) is not ToolCall or not self._slots.is_forgotten(bound, address, evaluation.key_state):
             return
         if bound.rule.rests_on_memory(event):
             self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
@@ -368,9 +387,9 @@ class Engine:
         """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
         self._ends.fire(key_state, now, out)
 
-    def restore_timers(self, key_state: KeyState) -> None:
-        """Set the timers from restored states."""
-        self._states.restore_timers(key_state)
+    def restore(self, key_state: KeyState) -> None:
+        """Set what is made from the slots of a restored key state."""
+        self._slots.restore(key_state)
 
     def end(self, key_state: KeyState, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
         """Call ``on_session_end`` of the rules: the scope of a whole trace ends."""
@@ -379,7 +398,7 @@ class Engine:
     def end_part(self, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
         """Call ``on_session_end`` of the rules that keep a state per user-initiated part, and forget those states."""
         self._ends.end(key_state, end, out, self.local, part_only=True)
-        self._states.forget_all(key_state, self._part_scoped)
+        self._slots.forget_all(key_state, self._part_scoped)
 
     def _fail(self, bound: BoundRule, error: Exception, evaluation: Evaluation) -> None:
         """Report an exception of a rule; its state is saved before each of its handlers from now on."""

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
 from itertools import islice
 from math import inf
 from typing import Final
 
-from stream_guard.judge.appended import measure
-from stream_guard.judge.changes import mark, take_changes
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.deadlines import Deadlines
+from stream_guard.judge.findings import unwritable_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
 from stream_guard.judge.limits import Limits
-from stream_guard.judge.model import Event
-from stream_guard.judge.packing import is_remembered, pack, unpack
+from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.ports import DECODER_ROWS, ENDED_ROWS, CommittingStore, Store
-from stream_guard.judge.session import Session
+from stream_guard.judge.rows import is_remembered, mark, measure, pack, take_changes, unpack
+from stream_guard.judge.session import Life, Session
 from stream_guard.judge.shares import TenantShares, share_of
 
 NO_LIMIT: Final = sys.maxsize
 """As ``max_live``: the store keeps every session that there is."""
 _SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
+
+
+class Deadlines:
+    """Deadlines with the ids of their sessions, the earliest first; of the same time, in the order of the ids."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str]] = []
+
+    def first(self) -> float:
+        """Return the earliest deadline; infinity when there is none."""
+        return self._heap[0][0] if self._heap else inf
+
+    def push(self, deadline: float, session_id: str) -> None:
+        """Add a deadline. A session may have several."""
+        heapq.heappush(self._heap, (deadline, session_id))
+
+    def pop(self, until: float = inf) -> str | None:
+        """Take the earliest deadline away and return whose it was; None when it is after ``until``."""
+        if not self._heap or self._heap[0][0] > until:
+            return None
+        return heapq.heappop(self._heap)[1]
+
+    def bring_forward(self, seconds: float) -> None:
+        """Let all deadlines be that much earlier."""
+        self._heap = [(deadline - seconds, session_id) for deadline, session_id in self._heap]
+        heapq.heapify(self._heap)  # two that were apart by less than a rounding are of the same time now
 
 
 class KeptSessions:
@@ -43,6 +70,7 @@ class KeptSessions:
         "shares",
         "store",
         "touched",
+        "unwritable",
     )
 
     def __init__(self, engine: Engine, store: Store, counts: Counts, limits: Limits) -> None:
@@ -57,6 +85,7 @@ class KeptSessions:
         self.clean: dict[str, Session] = {}  # unpacked, and unchanged since they were stored
         self.resting: dict[str, None] = {}  # closed and kept, the first one first; not counted as open
         self.deadlines = Deadlines()
+        self.unwritable: list[Finding] = []  # that sessions were closed because no row can hold them; to be told
         # Nobody is evicted where there is no limit, so nobody's share matters.
         self.shares = TenantShares() if engine.policy.by_tenant and limits.max_live < NO_LIMIT else None
         self.forgotten = ForgottenSessions(store)
@@ -72,7 +101,7 @@ class KeptSessions:
 
     def use(self, engine: Engine) -> None:
         """Switch to another policy. Sessions are packed under the old one, and unpacked later under the new."""
-        for session in self.touched.values():
+        for session in list(self.touched.values()):
             self._put(session)
         self.touched.clear()
         self.clean.clear()
@@ -128,8 +157,27 @@ class KeptSessions:
             session = self.load(session_id)
         return session
 
-    def find_first_loaded(self, needed: tuple[str, str]) -> Session | None:
-        """Return the session that was loaded first, other than those that are ``needed``."""
+    def find_surplus(self, needed: tuple[str, str]) -> Session | None:
+        """Return the session to close for want of room: of the tenant that has the most, the one idle for longest.
+
+        On a stream deadlines tell which that is; elsewhere it is the one that was loaded first.
+        """
+        if self.shares is not None:
+            named = next((name for name in self.shares.largest(needed[0]) if name not in needed), None)
+            return None if named is None else self.find(named)
+        while (session_id := self.deadlines.pop()) is not None:
+            oldest = self.find(session_id)
+            if oldest is not None:
+                oldest.scheduled = inf
+                if session_id not in needed:
+                    return oldest
+        return self._first_loaded(needed)
+
+    def _first_loaded(self, needed: tuple[str, str]) -> Session | None:
+        # No deadlines: one that is closed, or was loaded first.
+        for session_id in self.resting:
+            if session_id not in needed and (resting := self.find(session_id)) is not None:
+                return resting
         # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
         for held in (self.clean, self.touched):
             for session in held.values():
@@ -141,9 +189,10 @@ class KeptSessions:
         """Whether more sessions are kept than may be."""
         return self._counts.sessions + len(self.resting) > self._max_live
 
-    def rest(self, session: Session) -> None:
+    def rest(self, session: Session, *, ended: bool = False) -> None:
         """Keep a closed session for as long as it may still go on."""
-        session.resting = True  # its deadline is later now than the one it has, and is looked at then
+        # Its deadline is later now than the one it has, and is looked at then.
+        session.life = Life.ENDED if ended else Life.RESTING
         self.resting[session.id] = None
         self._counts.sessions -= 1
 
@@ -195,8 +244,10 @@ class KeptSessions:
             return deadline + idle + session.lag
         if session.timers:
             deadline = min(deadline, *session.timers.values())
-        if session.buffer:
-            deadline = min(deadline, session.buffer[0][0])
+        if session.waiting is not None and session.waiting.events:
+            deadline = min(deadline, session.waiting.first)
+        if session.earlier is not None:
+            deadline = min(deadline, self.deadline(session.earlier))
         return deadline + session.lag
 
     def ids(self) -> list[str]:
@@ -208,12 +259,9 @@ class KeptSessions:
     def _packed(self, session: Session) -> bytes:
         """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
         blob, most = pack(session, self._engine), self._limits.max_session_bytes
-        while len(blob) > most and session.open_count:
-            self._counts.evictions["open_calls"] += session.drop_older_half()
+        while len(blob) > most and session.calls.count:
+            self._counts.evictions["open_calls"] += session.calls.drop_older_half()
             blob = pack(session, self._engine)
-        if len(blob) > most:
-            # Nothing that rules count is given up: that would reset limits.
-            self._counts.evictions["session_bytes"] += 1
         return blob
 
     def _put(self, session: Session) -> None:
@@ -222,12 +270,25 @@ class KeptSessions:
         if change is not None and self._appending is not None:
             self._appending.append(session.id, change, due)
             return
-        blob = self._packed(session)
+        try:
+            blob = self._packed(session)
+            why = "" if len(blob) <= self._limits.max_session_bytes else f"its row has {len(blob)} bytes"
+        except Exception as error:  # noqa: BLE001  # whatever an in-process caller passed: the others go on
+            blob, why = b"", f"writing it raised {type(error).__name__}"
+        if why:
+            self._give_up(session, why)
+            return
         self.store.put(session.id, blob, due)
         session.marks = None
         if self._appending is not None and self._limits.in_memory:  # of shared ones, none stays to be changed
             session.written_under = self._engine.policy.version
             session.marks = mark(session, self._engine, len(blob))
+
+    def _give_up(self, session: Session, why: str) -> None:
+        """Close a session that cannot be written. What rules that stop knew of it is unevaluable if it comes back."""
+        self._counts.evictions["session_bytes"] += 1
+        self.unwritable.append(unwritable_finding(session, why))
+        self.forget(session)
 
     def _due(self, session: Session) -> float | None:
         """Return when the stored session is to be looked at, or, where others share it, when it is over."""
@@ -239,7 +300,7 @@ class KeptSessions:
 
     def put_all(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""
-        for session in self.touched.values():
+        for session in list(self.touched.values()):
             self._put(session)
         self.clean.update(self.touched)
         self.touched.clear()
@@ -278,7 +339,8 @@ class KeptSessions:
             surplus += most // _SPARE  # or each new session would be one too many
             surplus -= self._leave_clean(surplus)
             for session_id in list(islice(self.touched, surplus)):
-                self._put(self.touched.pop(session_id))
+                self._put(self.touched[session_id])
+                self.touched.pop(session_id, None)
 
     def _leave_clean(self, surplus: int) -> int:
         """Drop so many unpacked sessions that are stored as they are, and return how many that were."""

@@ -15,17 +15,36 @@ Address: TypeAlias = int | tuple[int | str, ...]
 _NOTHING: Final[frozenset[int]] = frozenset()
 
 
+class Slot:
+    """All that is kept for one address: the rule's state, and what its cooldown, its `for` and its gate remember.
+
+    A slot that has seen nothing is neither counted nor stored, so that a restart changes nothing.
+    """
+
+    __slots__ = ("last", "opened", "since", "state", "suppressed")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.opened = False  # the rule's gate opened, or its key had this value: the end is judged
+        self.since: float | None = None  # since when a rule with `for` has been hitting without a break
+        self.last: float | None = None  # time of the last finding, where the rule has a cooldown
+        self.suppressed = 0  # findings that the cooldown held back since then
+
+    def is_blank(self, default: State) -> bool:
+        """Whether it has seen nothing that a new one would not have."""
+        return not self.opened and self.since is None and self.last is None and self.state == default
+
+
 class KeyState:
     """The state of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
         "asleep",
-        "awaiting_end",
-        "cooldowns",
         "cut",
+        "ended_by",
         "forgotten",
-        "holds",
         "id",
+        "keyed",
         "last_agent",
         "last_event_id",
         "last_labels",
@@ -35,7 +54,7 @@ class KeyState:
         "now",
         "part",
         "part_active",
-        "states",
+        "slots",
         "timers",
         "turns",
         "twinned",
@@ -50,22 +69,21 @@ class KeyState:
         self.last_run_id = ""
         self.last_agent = ""
         self.last_labels: dict[str, str] = {}
+        self.ended_by = ""  # the id of the event that says so, while its end is judged
         self.now = -inf  # the latest event time seen
         self.turns = 0
         self.part = 0  # number of user-initiated parts before the current one
         self.part_active = False  # a turn or a call came in the current part
-        self.states: dict[Address, State] = {}
+        self.slots: dict[Address, Slot] = {}  # those with a key in the order of use, the longest unused first
+        self.keyed = 0  # how many of them have a key
         self.asleep = 0  # a bit for each rule that answered Settled; it would answer so again, so this is not stored
-        self.twinned: set[Address] = set()  # where states of twins stand, so not stored
+        self.twinned: set[Address] = set()  # where slots of twins stand, so not stored
         self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
-        self.awaiting_end: dict[Address, None] = {}  # ordered set: rules whose gate opened; their end is judged
         self.unevaluable: set[int] = set()  # rules that could not judge an event
-        self.cooldowns: dict[Address, tuple[float, int]] = {}  # time of the last finding, findings held back since
         # Rules that stop, and lost what they remembered when this state was closed for want of room.
         self.cut: frozenset[int] = _NOTHING
         self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
-        self.holds: dict[Address, float] = {}  # since when a rule with `for` has been hitting without a break
 
     @property
     def time(self) -> float | None:

@@ -43,7 +43,7 @@ class CommittingStore(Store, Protocol):
         """Do some work while nobody else has these rows, and return when what it put is durable."""
 
     def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        """Keep a change behind the blob that was put; ``get`` returns both (``judge.appended``)."""
+        """Keep a change behind the blob that was put; ``get`` returns both (``judge.rows``)."""
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Make what was put and dropped durable."""

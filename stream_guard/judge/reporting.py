@@ -28,17 +28,26 @@ from stream_guard.judge.gaps import (
     UNREADABLE,
     is_unreadable,
 )
-from stream_guard.judge.key_state import Address
+from stream_guard.judge.key_state import Address, Slot
 from stream_guard.judge.model import Action, Finding, Hit, Settled, ToolCall, Unsure
 from stream_guard.judge.objections import ASKED, FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
+from stream_guard.judge.states import RuleSlots
 
 
 class Reporter:
     """Writes answers of rules into the evaluation that they belong to, and counts them."""
 
-    def __init__(self, counts: Counts, derived: DerivedLabels, rules: int, answers: JudgeAnswers = NO_ANSWERS) -> None:
+    def __init__(
+        self,
+        counts: Counts,
+        derived: DerivedLabels,
+        rules: int,
+        slots: RuleSlots,
+        answers: JudgeAnswers = NO_ANSWERS,
+    ) -> None:
         self._counts = counts
+        self._slots = slots
         self._answers = answers
         self._derived = derived
         self._failed: set[int] = set()
@@ -70,13 +79,13 @@ class Reporter:
         time = event.time if event is not None else time
         suppressed = 0
         if bound.spec.cooldown is not None and time is not None:
-            last, suppressed = key_state.cooldowns.get(address, (None, 0))
+            slot = self._slots.get(bound, address, key_state)
             # As far back too: a stamp from the future must not hold back what comes now.
-            if last is not None and abs(time - last) < bound.spec.cooldown:
-                key_state.cooldowns[address] = (last, suppressed + 1)
+            if slot.last is not None and abs(time - slot.last) < bound.spec.cooldown:
+                slot.suppressed += 1
                 self._hold_back(bound, hit, evaluation, address, Moment(at, time))
                 return
-            key_state.cooldowns[address] = (time, 0)
+            suppressed, slot.last, slot.suppressed = slot.suppressed, time, 0
         finding = make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed)
         if event is None and self._derived and "session" in bound.spec.key:
             finding = replace(finding, labels=self._derived.beside(finding.labels, key_state.memory))
@@ -136,16 +145,18 @@ class Reporter:
             self._failed.add(bound.number)
             evaluation.findings.append(error_finding(bound, error, evaluation.event, evaluation.key_state))
 
-    def held(self, bound: BoundRule, hit: Hit | None, evaluation: Evaluation, address: Address) -> bool:
+    def held(self, bound: BoundRule, hit: Hit | None, evaluation: Evaluation, slot: Slot) -> bool:
         """Whether the rule has hit without a break for as long as its `for` asks; without a clock nobody can tell."""
-        holds, event = evaluation.key_state.holds, evaluation.event
+        event = evaluation.event
         if hit is None:
-            holds.pop(address, None)
+            slot.since = None
             return False
         if event is None or event.time is None:
             self.count_unevaluable(bound, evaluation, NO_CLOCK)
             return False
-        return event.time - holds.setdefault(address, event.time) >= (bound.spec.hold or 0.0)
+        if slot.since is None:
+            slot.since = event.time
+        return event.time - slot.since >= (bound.spec.hold or 0.0)
 
     def count_unevaluable(
         self, bound: BoundRule, evaluation: Evaluation, lacks: str, *, about_event: bool = True

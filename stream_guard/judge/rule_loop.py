@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Final, TypeAlias
 
+from stream_guard.judge.key_state import Slot
+
 Call: TypeAlias = Callable[[Any, Any], Any]
 """A handler, or a gate."""
 
@@ -46,7 +48,7 @@ class RuleLoop:
         self._chosen: dict[int, tuple[Step, ...]] = {}  # by a bit for each gate that is open
         self._no_state = no_state
 
-    def run(self, event: Any, memory: Set[int], states: dict[Any, Any]) -> list[Answer] | None:
+    def run(self, event: Any, memory: Set[int], slots: dict[Any, Slot]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
         opened: list[Answer] = []
@@ -54,8 +56,11 @@ class RuleLoop:
         for number, handle, new_state, rule in steps:
             if new_state is None:
                 state = self._no_state
-            elif (state := states.get(number)) is None:
-                state = states[number] = new_state()
+            else:
+                slot = slots.get(number)
+                if slot is None:
+                    slot = slots[number] = Slot(new_state())
+                state = slot.state
             try:
                 verdict = handle(event, state)
             except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)

@@ -1,27 +1,155 @@
-"""One live session: the engine's ``KeyState`` and what the tracker needs to place the next event."""
+"""One live session: what its rules know, its open calls, the events that wait in it, and what lasts as long as its id."""
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from enum import IntEnum
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Final
-from zlib import crc32
+from typing import Any, Final
 
 import msgspec
 
 from stream_guard.judge.catalogue import Catalogue
+from stream_guard.judge.identity import Occurrences, SeenIds
 from stream_guard.judge.key_state import KeyState
-from stream_guard.judge.marks import StoredMarks
 from stream_guard.judge.model import Event, GateDecision, Json
-from stream_guard.judge.paths import MISSING, lookup
-from stream_guard.judge.seen_ids import SeenIds
-from stream_guard.judge.stored import OpenCall, args_digest, exact_digest
+from stream_guard.judge.paths import MISSING
+from stream_guard.judge.stored import OpenCall, StoredMarks
 
 _CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Life(IntEnum):
+    """Whether a session is open. A closed one is kept for as long as its own next event may show that it goes on."""
+
+    LIVE = 0
+    RESTING = 1  # closed as idle by the shared clock
+    ENDED = 2  # ended by somebody who may not let its limits begin anew
+
+
+class Lasting:
+    """What lasts as long as the id of a session, however often the session is closed as idle and begins again."""
+
+    __slots__ = ("attempts", "catalogue", "ids", "told")
+
+    def __init__(self) -> None:
+        self.ids = SeenIds()  # of the last events
+        self.told = Occurrences()  # of attempts, and of events without an id
+        self.attempts = 0
+        self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about
+
+
+class OpenCalls:
+    """The calls of a session that have no result yet, by id; ids repeat in real traces."""
+
+    __slots__ = ("by_id", "count", "lost")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, list[OpenCall]] = {}
+        self.count = 0
+        self.lost = False  # open calls were forgotten, so a result may be of any tool
+
+    def add(self, call: OpenCall) -> None:
+        """Remember a call until its result comes."""
+        known = self.by_id.get(call.call_id)
+        if known is None:
+            self.by_id[call.call_id] = [call]
+        else:
+            known.append(call)
+        self.count += 1
+
+    def drop(self, call: OpenCall) -> None:
+        """Forget a call: its result has come, or the limit is reached."""
+        known = self.by_id[call.call_id]
+        if len(known) == 1:
+            del self.by_id[call.call_id]
+        else:
+            known[:] = [other for other in known if other is not call]
+        self.count -= 1
+
+    def in_order(self) -> list[OpenCall]:
+        """Return the calls, the one that was told of first in front."""
+        return sorted((call for calls in self.by_id.values() for call in calls), key=attrgetter("order"))
+
+    def drop_older_half(self) -> int:
+        """Forget the older half of the calls, and return how many that are."""
+        calls = self.in_order()
+        dropped = calls[: (len(calls) + 1) // 2]
+        for call in dropped:
+            self.drop(call)
+        self.lost = True
+        return len(dropped)
+
+    def take(self, call_id: str, tool: str) -> OpenCall | None:
+        """Return the call that ``find`` finds, and forget it: its result has come."""
+        known = self.by_id.get(call_id)
+        if call_id and known is not None and len(known) == 1:
+            del self.by_id[call_id]
+            self.count -= 1
+            return known[0]
+        call = self.find(call_id, tool)
+        if call is not None:
+            self.drop(call)
+        return call
+
+    def find(self, call_id: str, tool: str) -> OpenCall | None:
+        """Return the latest call of an id; without an id, the latest of a tool."""
+        if call_id:
+            known = self.by_id.get(call_id)
+            return known[-1] if known else None
+        of_tool = [call for calls in self.by_id.values() for call in calls if call.tool == tool]
+        return max(of_tool, key=attrgetter("order"), default=None)
+
+    def find_asked(self, decision: GateDecision) -> OpenCall | None:
+        """Return the call that a gate decided on, by the id of the question, which the decision's begins with."""
+        question, _, _ = decision.event_id.rpartition("/")
+        for call in self.by_id.get(decision.call_id, ()):
+            if call.event_id == question and call.asked:
+                return call
+        return None
+
+
+class WaitingEvents:
+    """Events of a session that wait for earlier ones, or for what shows that a long pause was one, by time."""
+
+    __slots__ = ("_sizes", "events", "size")
+
+    def __init__(self) -> None:
+        self.events: list[tuple[float, int, Event]] = []  # by time and arrival
+        self._sizes: dict[int, int] = {}  # bytes of each of them, by arrival, in that order
+        self.size = 0  # bytes of all of them
+
+    def add(self, event: Event, time: float) -> None:
+        """Put an event behind those of the same time."""
+        arrival = 1 + next(reversed(self._sizes), 0)
+        insort(self.events, (time, arrival, event), key=itemgetter(0, 1))
+        size = self._sizes[arrival] = size_of(event)
+        self.size += size
+
+    def pop(self) -> tuple[float, Event]:
+        """Return the earliest event with its time; it waits no longer."""
+        time, arrival, event = self.events.pop(0)
+        self.size -= self._sizes.pop(arrival)
+        return time, event
+
+    def put_last_at(self, time: float) -> None:
+        """Let the last event wait as if it had come at an earlier time."""
+        _, arrival, event = self.events.pop()
+        insort(self.events, (time, arrival, event), key=itemgetter(0, 1))
+
+    @property
+    def first(self) -> float:
+        """The time of the earliest event."""
+        return self.events[0][0]
+
+    @property
+    def last(self) -> float:
+        """The time of the latest event."""
+        return self.events[-1][0]
 
 
 class Session(KeyState):
@@ -29,139 +157,54 @@ class Session(KeyState):
 
     __slots__ = (
         "answered",
-        "attempts",
-        "before",
-        "buffer",
-        "buffer_sizes",
-        "buffered",
-        "catalogue",
+        "calls",
         "cut_strangers",
-        "ended",
+        "earlier",
+        "end_judged",
         "explicit_part",
         "fresh_part",
-        "ids",
-        "jump",
         "lag",
-        "lost_calls",
+        "lasting",
+        "life",
         "marks",
-        "open",
-        "open_count",
-        "resting",
         "scheduled",
         "seq",
         "strangers",
+        "waiting",
         "written_under",
     )
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self, session_id: str, lasting: Lasting | None = None) -> None:
         super().__init__(session_id)
-        self.seq = 0  # number of events applied; makes derived ids unique
-        # Attempts are numbered from an offset of the session's own: a key may span sessions.
-        self.attempts = crc32(_id_bytes(session_id)) << 24
-        self.open: dict[str, list[OpenCall]] = {}  # calls without a result, by id; ids repeat in real traces
-        self.open_count = 0
-        self.lost_calls = False  # open calls were forgotten, so a result may be of any tool
-        self.ids = SeenIds()  # of the last events
-        self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about; not stored
+        self.life = Life.LIVE
+        self.lasting = lasting if lasting is not None else Lasting()
+        self.calls = OpenCalls()
+        self.waiting: WaitingEvents | None = None
+        self.seq = 0  # number of events applied
+        self.end_judged = -1  # how many there were when its end was judged last
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
         self.answered = False  # the last turn ended for good: the next request opens a part
         self.lag = 0.0  # how far this session's clock runs behind the stream's
-        self.scheduled = inf  # its earliest entry among the table's deadlines
-        self.buffer: list[tuple[float, int, Event]] = []  # events waiting for earlier ones, by time and arrival
-        self.buffer_sizes: dict[int, int] = {}  # bytes of each of them, by arrival, in that order
-        self.buffered = 0  # bytes of all of them
-        self.resting = False  # closed as idle by the shared clock; its own next event may show that it was not
-        self.ended = False  # resting after an end by somebody who may not end it: its limits go on
-        # A jump in its own time closed the session before this one. The next event may take the jump back.
-        self.before: Session | None = None
+        self.scheduled = inf  # its earliest entry among the deadlines
+        # Of a value of a key: its life before a pause that the shared clock has not passed yet.
+        self.earlier: Session | None = None
         self.written_under = ""  # the version of the policy by which its row was written, where it has one
         # States of rules that this policy does not have, as they are stored: another gate judges by them.
-        self.strangers: list[tuple[int, tuple[str, ...], msgspec.Raw]] = []
+        self.strangers: list[tuple[int, tuple[str, ...], Any]] = []
         self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
         self.marks: StoredMarks | None = None  # of its row, where a gate writes only what changes
-        self.jump: Event | None = None
+
+    @property
+    def resting(self) -> bool:
+        """Whether it is closed, and kept in case it goes on."""
+        return self.life is not Life.LIVE
 
     def hold_back(self, event: Event, time: float) -> None:
-        """Put an event behind the buffered ones of the same time."""
-        arrival = 1 + next(reversed(self.buffer_sizes), 0)
-        insort(self.buffer, (time, arrival, event), key=itemgetter(0, 1))
-        size = self.buffer_sizes[arrival] = size_of(event)
-        self.buffered += size
-
-    def let_go(self) -> Event:
-        """Return the earliest buffered event, which is not buffered any longer."""
-        _, arrival, event = self.buffer.pop(0)
-        self.buffered -= self.buffer_sizes.pop(arrival)
-        return event
-
-    def take_buffer(self, other: Session) -> None:
-        """Take over the buffered events of another session of the same id; this one has none."""
-        self.buffer, self.buffer_sizes, self.buffered = other.buffer, other.buffer_sizes, other.buffered
-        other.buffer, other.buffer_sizes, other.buffered = [], {}, 0
-
-    def add_open(self, call: OpenCall) -> None:
-        """Remember a call until its result comes."""
-        known = self.open.get(call.call_id)
-        if known is None:
-            self.open[call.call_id] = [call]
-        else:
-            known.append(call)
-        self.open_count += 1
-
-    def drop_open(self, call: OpenCall) -> None:
-        """Forget a call: its result has come, or the limit is reached."""
-        known = self.open[call.call_id]
-        if len(known) == 1:
-            del self.open[call.call_id]
-        else:
-            known[:] = [other for other in known if other is not call]
-        self.open_count -= 1
-
-    def drop_older_half(self) -> int:
-        """Forget the older half of the open calls, and return how many that are."""
-        calls = sorted((call for calls in self.open.values() for call in calls), key=attrgetter("attempt"))
-        dropped = calls[: (len(calls) + 1) // 2]
-        for call in dropped:
-            self.drop_open(call)
-        self.lost_calls = True
-        return len(dropped)
-
-    def take_open(self, call_id: str, tool: str) -> OpenCall | None:
-        """Return the call that ``find_open`` finds, and forget it: its result has come."""
-        known = self.open.get(call_id)
-        if call_id and known is not None and len(known) == 1:
-            del self.open[call_id]
-            self.open_count -= 1
-            return known[0]
-        call = self.find_open(call_id, tool)
-        if call is not None:
-            self.drop_open(call)
-        return call
-
-    def find_open(self, call_id: str, tool: str) -> OpenCall | None:
-        """Return the latest open call of an id; without an id, the latest of a tool."""
-        if call_id:
-            known = self.open.get(call_id)
-            return known[-1] if known else None
-        return self._find_open_of(tool)
-
-    def find_asked(self, decision: GateDecision) -> OpenCall | None:
-        """Return the open call that a gate decided on, by the id of the question, which the decision's begins with."""
-        question, _, _ = decision.event_id.rpartition("/")
-        for call in self.open.get(decision.call_id, ()):
-            if call.event_id == question and call.asked:
-                return call
-        return None
-
-    def _find_open_of(self, tool: str) -> OpenCall | None:
-        of_tool = [call for calls in self.open.values() for call in calls if call.tool == tool]
-        return max(of_tool, key=lambda call: call.attempt, default=None)
-
-    def forget_before(self, time: float) -> None:
-        """Forget the session from before a jump when that was longer ago than ``time``: nothing takes it back."""
-        if self.jump is not None and (self.jump.time is None or self.jump.time <= time):
-            self.before = self.jump = None
+        """Let an event wait, as if it had come at a time."""
+        if self.waiting is None:
+            self.waiting = WaitingEvents()
+        self.waiting.add(event, time)
 
 
 def size_of(event: Event) -> int:
@@ -172,19 +215,57 @@ def size_of(event: Event) -> int:
         return len(repr(event))
 
 
-def _id_bytes(given_id: str) -> bytes:
-    # Most ids are ASCII: their bytes are there, and need no codec to be looked up.
-    return given_id.encode() if given_id.isascii() else given_id.encode("utf-8", "surrogatepass")
+Wanted = dict[str, Any]
+"""Places in arguments, as steps inside steps; an empty one stands for the whole value."""
 
 
-_encode: Final = msgspec.msgpack.Encoder().encode
+def wanted_places(paths: frozenset[tuple[str, ...]]) -> Wanted:
+    """Return the places of paths; one inside another is left out, as the whole value has it."""
+    places: Wanted = {}
+    for steps in sorted(paths, key=len):
+        inner, is_inside = places, False
+        for step in steps[:-1]:
+            if inner.get(step) == {}:
+                is_inside = True
+                break
+            inner = inner.setdefault(step, {})
+        if not is_inside:
+            inner.setdefault(steps[-1], {})
+    return places
 
 
-def condense(call: OpenCall, paths: Iterable[tuple[str, ...]]) -> None:
-    """Keep of a call's arguments a digest, and what the policy reads."""
-    if call.digest == 0:
-        call.exact = exact_digest(call.args)
-        call.digest, call.args = args_digest(call.args), _excerpt(call.args, paths)
+def excerpt(args: Json, places: Wanted) -> Json:
+    """Return of arguments what stands at the places, in new objects; an index into a list becomes a key."""
+    if isinstance(args, str):
+        return ""  # text that is not JSON: still to be told from arguments without a value
+    kept = _excerpt(args, places) if places else MISSING
+    return None if kept is MISSING else kept
+
+
+def _excerpt(value: Json, places: Wanted) -> Json:
+    if not places:
+        return value if _can_be_kept(value) else MISSING
+    found: dict[str, Json] = {}
+    for step, inner in places.items():
+        if type(value) is dict:
+            item = value.get(step, MISSING)
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
+            item = value[int(step)]
+        else:
+            return MISSING
+        kept = MISSING if item is MISSING else _excerpt(item, inner)
+        if kept is not MISSING:
+            found[step] = kept
+    return found or MISSING
+
+
+def _can_be_kept(value: Json) -> bool:
+    try:
+        return len(_encode(value)) <= _EXCERPT_LIMIT
+    except (OverflowError, ValueError):  # a whole number beyond 64 bits, half a surrogate pair: rows can hold them
+        return len(repr(value)) <= _EXCERPT_LIMIT
+    except (TypeError, RecursionError):  # of callers in this process: what JSON does not have, or too deep
+        return False
 
 
 def is_large(value: Json) -> bool:
@@ -207,7 +288,7 @@ def _is_large_within(value: Json) -> bool:
         if len(_encode(value)) < _CERTAINLY_SMALL:
             return False
     except (OverflowError, ValueError, TypeError, RecursionError):
-        pass  # what no store can hold is measured as it is
+        pass  # what no encoder takes is measured as it is
     left = _LARGE
     waiting = [value]
     for item in waiting:  # grows while it is walked
@@ -222,26 +303,3 @@ def _is_large_within(value: Json) -> bool:
         if left < 0:
             return True
     return False
-
-
-def _excerpt(args: Json, paths: Iterable[tuple[str, ...]]) -> Json:
-    """Return the values at the paths as nested objects; an index into a list becomes a key."""
-    if isinstance(args, str):
-        return ""  # text that is not JSON: still to be told from arguments without a value
-    excerpt: dict[str, Json] = {}
-    for steps in paths:
-        value = lookup(args, steps)
-        if value is MISSING or not _can_be_kept(value):
-            continue
-        inner = excerpt
-        for step in steps[:-1]:
-            inner = inner.setdefault(step, {})
-        inner[steps[-1]] = value
-    return excerpt or None
-
-
-def _can_be_kept(value: Json) -> bool:
-    try:
-        return len(msgspec.msgpack.encode(value)) <= _EXCERPT_LIMIT
-    except (OverflowError, ValueError, TypeError, RecursionError):  # too large, too deep, half a surrogate pair
-        return False

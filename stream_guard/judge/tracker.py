@@ -2,15 +2,15 @@
 
 It counts one attempt once, pairs a result with its call, gives every event the index of its turn, and splits a
 session into the parts that a user began. A message without a text is marked as not captured. Events without a rule
-only update the session.
+only update the session. An event that came in stays as it is: rules see copies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,13 +21,12 @@ from stream_guard.judge.cross_session import CrossSessionRules
 from stream_guard.judge.evaluation import Findings, Objections
 from stream_guard.judge.findings import contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.identity import args_digest, attempt_number, count_attempt, derived_id
 from stream_guard.judge.index import Plan
 from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.names import SeenName
 from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.judge.session import Session, condense, is_large
-from stream_guard.judge.sightings import Leniency, match_block, match_event
-from stream_guard.judge.stamps import call_in, stamped_call, stamped_decision, stamped_result, stamped_turn
+from stream_guard.judge.session import Session, Wanted, excerpt, is_large
 from stream_guard.judge.stored import FRESH, OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -63,13 +62,20 @@ class Tracker:
     """
 
     def __init__(
-        self, engine: Engine, counts: Counts, show_across: ShowAcross | None, *, max_open_calls: int = 256
+        self,
+        engine: Engine,
+        counts: Counts,
+        show_across: ShowAcross | None,
+        *,
+        max_open_calls: int = 256,
+        most_told: int = 1000,
     ) -> None:
         self._engine = engine
         self._counts = counts
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
+        self._most_told = most_told
         self._names = engine.names
         self._derived = engine.derived or None
         self._tools = counts.tools
@@ -80,8 +86,8 @@ class Tracker:
         # A guard knows what it answered. An agent that tells of a refusal may have run the call.
         self._takes_answers = not engine.is_inline
         # Made once: every call that may be known is asked with one of them.
-        self._lenient = Leniency(later=not engine.is_inline, earlier=True)
-        self._strict = Leniency(later=not engine.is_inline, earlier=False)
+        self._lenient = _Leniency(later=not engine.is_inline, earlier=True)
+        self._strict = _Leniency(later=not engine.is_inline, earlier=False)
 
     def apply(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event other than the end of its session, and return what a tool call was counted as."""
@@ -107,23 +113,11 @@ class Tracker:
         return counted
 
     def _name(self, event: Event, session: Session) -> Event:
-        """Return an event that came without an id under one that a replay repeats.
-
-        It is made from the digest of the content and the number of the event in its session.
-        """
-        given_id = f"{event.event_id or '~'}.{session.seq}"
+        """Return an event that came without an id under one that a replay repeats."""
+        given_id = derived_id(event, session.lasting.told, self._most_told)
         if self.named is not None:
             self.named(event, given_id)
         return replace(event, event_id=given_id)
-
-    @contextmanager
-    def one_session_only(self) -> Iterator[None]:
-        """Show events to the rules of their session only."""
-        show_across, self._show_across = self._show_across, None
-        try:
-            yield
-        finally:
-            self._show_across = show_across
 
     def begin_part(self, session: Session, out: Findings, *, name: str = "") -> None:
         """Begin a new user-initiated part of the session; the end of the part before it is judged."""
@@ -158,7 +152,8 @@ class Tracker:
         if engine.conditions is not None:
             engine.conditions.update(turn, session.memory)
         if engine.has_twins:
-            session.catalogue = learn(turn, session.catalogue, engine.asks_about)
+            lasting = session.lasting
+            lasting.catalogue = learn(turn, lasting.catalogue, engine.asks_about)
         self._show(engine.local.turns, turn, session, out)
         for number, block in enumerate(blocks):
             self._block(turn, number, block, session, out)
@@ -176,12 +171,16 @@ class Tracker:
             reading = UNREAD if is_deep(args) else None
         args, contested = (args, "") if reading is None else (reading.value, reading.contested)
         plan = self._engine.local.calls[tool]
-        known = match_block(session, call_id, tool, args, contested, self._leniency(plan)) if session.open else None
-        if known is not None:
-            self._merge(known, args)
-            return
+        exact = args_digest(args, contested=contested != "")
+        if session.calls.by_id:
+            known = _match_block(session, _Sighting(call_id, tool, args, exact, contested), self._leniency(plan))
+            if known is not None:
+                self._merge(known, args)
+                return
         whose = self._late.whose(turn) if self._tells_callers else ()
-        opened = self._open_attempt(session, call_id, tool, args, turn.time, whose)
+        opened = self._open_attempt(
+            session, _Sighting(call_id, tool, args, exact, contested), turn.time, whose, in_block=True
+        )
         if plan is not None or self._show_across is not None or name is not None or contested:
             unreadable = reading is not None and reading.unreadable
             call = call_in(turn, number, tool, call_id, args, opened)
@@ -190,6 +189,15 @@ class Tracker:
             self._show_call(plan, call, opened, session, out)
             if name is not None:
                 self._report_lookalike(replace(call, tool=written), name, out)
+
+    def find_question(self, attempt: ToolCall, session: Session) -> OpenCall | None:
+        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
+        exact = args_digest(attempt.args, contested=attempt.contested != "")
+        for call in session.calls.by_id.get(attempt.call_id, ()):
+            is_same = call.event_id == attempt.event_id and call.tool == attempt.tool and call.digest == exact
+            if is_same and (not call.asked or call.may_be_repeated(attempt.time)):
+                return call
+        return None
 
     def _tool_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
         if not call.asked:  # of a question, a guard has read them
@@ -209,21 +217,24 @@ class Tracker:
             out.append(lookalike_finding(call, name.tool))
 
     def _count_call(self, call: ToolCall, session: Session, out: Findings) -> Counted:
-        call_id, tool, unanswered = call.call_id, call.tool, session.open
+        call_id, tool, unanswered = call.call_id, call.tool, session.calls.by_id
         # Most calls are new: neither their id is open nor a call without one.
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
         plan = self._engine.local.calls[tool]
         whose = self._late.whose(call) if self._tells_callers else ()
-        after = call.time - self._idle if call.asked and call.time is not None else -inf
-        known = match_event(session, call, self._leniency(plan), whose, after) if may_be_known else None
-        if known is not None:
-            self._merge(known, call.args)
-            asked_again = call.asked and known.asked
-            if call.asked and not asked_again:
-                self._ask_late(call, known, session, out)
-            return Counted(call, known, is_repeat=True, asked_again=asked_again)
+        exact = args_digest(call.args, contested=call.contested != "")
+        seen = _Sighting(call_id, tool, call.args, exact, call.contested)
+        if may_be_known:
+            after = call.time - self._idle if call.asked and call.time is not None else -inf
+            known = _match_event(session, call, seen, self._leniency(plan), whose, after)
+            if known is not None:
+                self._merge(known, call.args)
+                asked_again = call.asked and known.asked
+                if call.asked and not asked_again:
+                    self._ask_late(call, known, session, out)
+                return Counted(call, known, is_repeat=True, asked_again=asked_again)
         session.part_active = True
-        opened = self._open_attempt(session, call_id, tool, call.args, call.time, whose, call.event_id)
+        opened = self._open_attempt(session, seen, call.time, whose, event_id=call.event_id)
         opened.asked = call.asked
         call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
@@ -255,7 +266,7 @@ class Tracker:
         if args is not None and known.args is args and is_large(args):  # it brought the arguments
             self._bound(known)
 
-    def _leniency(self, plan: Plan | None) -> Leniency:
+    def _leniency(self, plan: Plan | None) -> _Leniency:
         """Return which sighting of an attempt at the tool of a plan may leave the arguments out."""
         reads_args = self._show_across is not None or (plan is not None and plan.reads_args)
         return self._strict if reads_args else self._lenient
@@ -263,53 +274,58 @@ class Tracker:
     def _open_attempt(
         self,
         session: Session,
-        call_id: str,
-        tool: str,
-        args: Json,
+        seen: _Sighting,
         time: float | None,
         whose: tuple[str, ...],
-        event_id: str | None = None,
+        *,
+        event_id: str = "",
+        in_block: bool = False,
     ) -> OpenCall:
-        """Open an attempt that the event of this id reported, or else a block."""
-        if session.open_count >= self._max_open_calls:
-            session.drop_open(next(iter(session.open.values()))[0])
+        """Open an attempt that an event of this id, or else a block, was the first to tell of."""
+        calls, lasting = session.calls, session.lasting
+        if calls.count >= self._max_open_calls:
+            calls.drop(next(iter(calls.by_id.values()))[0])
             self._counts.evictions["open_calls"] += 1
-            session.lost_calls = True
-        in_block = event_id is None
+            calls.lost = True
+        call_id, tool, args, exact, contested = seen
+        before = count_attempt(lasting.told, call_id, tool, exact, self._most_told)
         opened = OpenCall(
             call_id,
             tool,
-            session.attempts,
+            attempt_number(session.id, call_id, tool, exact, before),
             session.turns - 1,
             in_block,
             not in_block,
             0,
             args,
-            b"",
-            event_id or "",
+            exact,
+            event_id,
             False,  # by position: names take longer
             (),
             False,
             time,
             whose,
+            lasting.attempts,
+            args is None,
+            contested != "",
         )
         if is_large(args):
             self._bound(opened)
-        session.add_open(opened)
-        session.attempts += 1
+        calls.add(opened)
+        lasting.attempts += 1
         self._tools[tool] += 1
         return opened
 
     def _bound(self, opened: OpenCall) -> None:
-        """Keep of large arguments only a digest, and what the policy reads."""
+        """Keep of large arguments only what the policy reads."""
         with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
-            condense(opened, self._engine.arg_paths)
+            opened.args, opened.excerpted = excerpt(opened.args, self._engine.places), 1
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
         objections: Objections = []
-        if session.catalogue is not None and call.handed is None:
-            call = with_handed(call, session.catalogue)
+        if session.lasting.catalogue is not None and call.handed is None:
+            call = with_handed(call, session.lasting.catalogue)
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
             if plan.twins is None:
@@ -332,28 +348,28 @@ class Tracker:
         name = self._names[decision.tool]
         if name is not None:
             decision = replace(decision, tool=name.tool)
-        call = session.find_asked(decision) or session.find_open(decision.call_id, decision.tool)
+        call = session.calls.find_asked(decision) or session.calls.find(decision.call_id, decision.tool)
         if call is not None and self._takes_answers:
             call.note_answer(decision.action != "allow", decision.time)
-        decision = stamped_decision(decision, call, session.turns)
+        decision = stamped_decision(decision, call, session.turns, self._engine.places)
         self._show(self._engine.local.decisions[decision.tool], decision, session, out)
 
     def _tool_result(self, result: ToolResult, session: Session, out: Findings) -> None:
         name = self._names[result.tool]
         if name is not None:
             result = replace(result, tool=name.tool)
-        call = session.take_open(result.call_id, result.tool)
+        call = session.calls.take(result.call_id, result.tool)
         if call is None:
             self._counts.unpaired_results += 1
-            if session.lost_calls and not result.tool:
+            if session.calls.lost and not result.tool:
                 session.cut |= self._engine.lasting_results
         else:
-            for other in session.open.get(call.call_id, ()):
+            for other in session.calls.by_id.get(call.call_id, ()):
                 if other.asked and other.tool == call.tool:
                     other.end_repeats()
         plan = self._engine.local.results[result.tool or (call.tool if call is not None else "")]
         if plan is not None or self._show_across is not None:
-            self._show(plan, stamped_result(result, call, session.turns), session, out)
+            self._show(plan, stamped_result(result, call, session.turns, self._engine.places), session, out)
 
     def _show(self, plan: Plan | None, event: Event, session: Session, out: Findings) -> None:
         if self._derived is not None:
@@ -392,3 +408,185 @@ def _is_user(message: dict[str, Json]) -> bool:
         and content
         and all(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
     )
+
+
+def stamped_turn(turn: Turn, index: int, names: dict[str, SeenName | None]) -> tuple[Turn, list[dict[str, Json]]]:
+    """Return a turn with its index, its text in one piece and the names of its tools; and its tool-use blocks."""
+    content = turn.response.get("content")
+    text = content if type(content) is str else ""
+    blocks: list[dict[str, Json]] = []
+    tools: list[str] = []
+    for block in content if type(content) is list else ():
+        kind = block.get("type") if type(block) is dict else None
+        if kind == "text":
+            piece = block.get("text")
+            if type(piece) is str:
+                text = f"{text}\n{piece}" if text else piece
+        elif kind == "tool_use":
+            blocks.append(block)
+            written = block.get("name")
+            written = written if type(written) is str else ""
+            name = names[written]
+            tools.append(written if name is None else name.tool)
+    return replace(turn, index=index, text=text, tools=tuple(tools)), blocks
+
+
+def call_in(turn: Turn, number: int, tool: str, call_id: str, args: Json, opened: OpenCall) -> ToolCall:
+    """Return the call that a block of a turn announces."""
+    # With more than fifteen names in a call, Python makes a dict of them, which takes five times as long.
+    call = ToolCall(
+        session_id=turn.session_id,
+        event_id=f"{turn.event_id}/{number}",
+        time=turn.time,
+        run_id=turn.run_id,
+        agent=turn.agent,
+        labels=turn.labels,
+        tool=tool,
+        call_id=call_id,
+        args=args,
+        index=opened.index,
+        attempt=opened.attempt,
+    )
+    trace_id, agent_path, part, counts_as = turn.trace_id, turn.agent_path, turn.part, turn.counts_as
+    if trace_id or agent_path or part or counts_as or not turn.captured:
+        call = replace(
+            call, trace_id=trace_id, agent_path=agent_path, part=part, counts_as=counts_as, captured=turn.captured
+        )
+    return call
+
+
+def stamped_call(call: ToolCall, opened: OpenCall) -> ToolCall:
+    """Return a call with the number of the attempt that it is."""
+    return replace(call, index=opened.index, attempt=opened.attempt)
+
+
+def stamped_result(result: ToolResult, call: OpenCall | None, turns: int, places: Wanted) -> ToolResult:
+    """Return a result with the number, the tool and the arguments of the attempt that it answers, if there was one."""
+    if call is None:
+        return replace(result, index=turns - 1, attempt=-1, args=None)
+    return replace(
+        result, index=call.index, attempt=call.attempt, args=_read_args(call, places), tool=result.tool or call.tool
+    )
+
+
+def stamped_decision(decision: GateDecision, call: OpenCall | None, turns: int, places: Wanted) -> GateDecision:
+    """Return the decision on an attempt with the number, the tool and the arguments of it, if it is known."""
+    if call is None:
+        return replace(decision, index=turns - 1, attempt=-1, args=None)
+    return replace(
+        decision, index=call.index, attempt=call.attempt, args=_read_args(call, places), tool=decision.tool or call.tool
+    )
+
+
+def _read_args(call: OpenCall, places: Wanted) -> Json:
+    """Return of the arguments of a call what the policy reads, whether the call was stored meanwhile or not."""
+    return call.args if call.excerpted or call.args is None else excerpt(call.args, places)
+
+
+class _Sighting(NamedTuple):
+    """An attempt as a tool-use block or a tool_call event tells of it."""
+
+    call_id: str
+    tool: str
+    args: Json
+    exact: bytes  # digest of the arguments
+    contested: str
+
+
+class _Leniency(NamedTuple):
+    """Which of two sightings of one id and tool may leave the arguments out.
+
+    The later may, unless somebody waits for the answer to it: what it will run with is then unknown. The earlier may
+    where no rule reads arguments: the attempt was judged without them.
+    """
+
+    later: bool
+    earlier: bool
+
+    def covers(self, call: OpenCall, seen: _Sighting) -> bool:
+        """Whether an open attempt and a sighting of the same id are one, one of them without arguments."""
+        if seen.tool != call.tool or seen.contested or (seen.args is None) == call.lacks_args:
+            return False
+        return self.later if seen.args is None else self.earlier
+
+
+def _match_block(session: Session, seen: _Sighting, leniency: _Leniency) -> OpenCall | None:
+    """Return the open attempt that an event reported and no block announced yet, or None.
+
+    Ids decide where both have one. A block without an id and its call with one, or the other way round, are one
+    attempt if tool and arguments are the same; it then has the id. Two blocks are two attempts, even under one id.
+    """
+    for call in reversed(_candidates(session, seen.call_id)):
+        if not call.in_event or call.in_block:
+            continue
+        same_id = seen.call_id != "" and call.call_id == seen.call_id
+        if _is_same(call, seen) or (same_id and leniency.covers(call, seen)):
+            call.in_block = True
+            return _completed(session, call, seen)
+    return None
+
+
+def _match_event(
+    session: Session, event: ToolCall, seen: _Sighting, leniency: _Leniency, whose: tuple[str, ...], after: float
+) -> OpenCall | None:
+    """Return the open attempt that an event reports again, or None.
+
+    That is an attempt that a block announced and no event reported yet, or one that another event of the same id
+    reported. Without ids, two events are two attempts. A question is about an attempt that nobody asked about yet; the
+    judge knows a question again by its event id. One without such an id is asked again only where the answer was no.
+    ``whose`` it is, and that it was told ``after`` some time, must fit, or limits have counted it for somebody else.
+    """
+    unnamed = event.event_id[:1] == "~"
+    for call in reversed(_candidates(session, seen.call_id)):
+        same_id = seen.call_id != "" and call.call_id == seen.call_id
+        if not (same_id if call.in_event else call.in_block):
+            continue
+        if event.asked and not _may_be_asked(call, unnamed, whose, after):
+            continue
+        if _is_same(call, seen) or (same_id and leniency.covers(call, seen)):
+            call.in_event = True
+            return _completed(session, call, seen)
+    return None
+
+
+def _may_be_asked(call: OpenCall, unnamed: bool, whose: tuple[str, ...], after: float) -> bool:
+    """Whether a question may be about an attempt: of the same caller and asked about first, or refused before."""
+    if not call.asked:
+        return call.whose == whose and (call.since is None or call.since > after)
+    return unnamed and call.refused and call.event_id[:1] == "~"
+
+
+def _is_same(call: OpenCall, seen: _Sighting) -> bool:
+    return call.tool == seen.tool and call.digest == seen.exact
+
+
+def _completed(session: Session, call: OpenCall, seen: _Sighting) -> OpenCall:
+    """Return an attempt with what its first sighting left out: arguments, its id. A call with others is another one."""
+    if seen.args is not None and call.lacks_args:
+        call.excerpted, call.args, call.digest, call.lacks_args = 0, seen.args, seen.exact, False
+    if seen.call_id and not call.call_id:
+        session.calls.drop(call)
+        call.call_id = seen.call_id
+        session.calls.add(call)
+    return call
+
+
+def _candidates(session: Session, call_id: str) -> list[OpenCall]:
+    """Return the open attempts that may be meant; those of the same id are last, and so are tried first."""
+    by_id = session.calls.by_id
+    same = by_id.get(call_id)
+    if same is None:
+        same = []
+    elif len(by_id) == 1:
+        return same
+    # Only those of the last turn, and of the moment before it: an old attempt that never ran stays its own.
+    recent = session.turns - 2
+    if call_id:
+        nameless = by_id.get("")
+        if nameless is None:
+            return same
+        others: Iterable[Sequence[OpenCall]] = (nameless,)
+    else:
+        others = (calls for known, calls in by_id.items() if known)
+    near = [call for calls in others for call in calls if call.index >= recent]
+    return [*reversed(near), *same] if near else same

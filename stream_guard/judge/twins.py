@@ -8,14 +8,14 @@ the rule does not, what the tool will get is not certain: the call is contested,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from stream_guard.judge.arguments import UNREAD
 from stream_guard.judge.asked_arguments import Asked, asked_arguments, variants
 from stream_guard.judge.bound import NO_STATE, BoundRule, Handler, overrides
+from stream_guard.judge.encoding import decode, encode
 from stream_guard.judge.evaluation import Evaluation
 from stream_guard.judge.index import Plan
 from stream_guard.judge.key_state import Address, KeyState
@@ -23,10 +23,8 @@ from stream_guard.judge.model import Event, GateDecision, Hit, Json, ToolCall, T
 from stream_guard.judge.paths import lookup
 from stream_guard.judge.rule import State
 from stream_guard.judge.spec import Agents
-from stream_guard.judge.states import RuleStates
+from stream_guard.judge.states import RuleSlots
 from stream_guard.judge.texts import has_text
-
-_encode: Final = msgspec.msgpack.Encoder().encode
 
 
 class Twin:
@@ -70,8 +68,8 @@ def make_twins(bounds: Sequence[BoundRule], agents: Agents) -> list[BoundRule]:
 class TwinJudge:
     """Asks twins about events before their rules are."""
 
-    def __init__(self, states: RuleStates) -> None:
-        self._states = states
+    def __init__(self, slots: RuleSlots) -> None:
+        self._slots = slots
 
     def ask(self, entries: Sequence[TwinEntry], event: Event, evaluation: Evaluation) -> tuple[list[Twin], list[Taken]]:
         """Return the twins that fire at a call, or cannot judge it, and the states that twins come to."""
@@ -97,13 +95,11 @@ class TwinJudge:
     def settle(self, taken: Sequence[Taken], key_state: KeyState) -> None:
         """Keep the states of twins that differ from those of their rules, which have run since."""
         for twin, address, state in taken:
-            main = key_state.states.get(_main(twin, address))
-            if state == (twin.bound.default if main is None else main):
-                key_state.states.pop(address, None)
-                key_state.twinned.discard(address)
+            main = key_state.slots.get(_main(twin, address))
+            if state == (twin.bound.default if main is None else main.state):
+                self._slots.forget(key_state, address)
                 continue
-            self._states.get(twin.bound, address, key_state)  # makes room for it
-            key_state.states[address] = state
+            self._slots.get(twin.bound, address, key_state).state = state
             key_state.twinned.add(address)
 
     def _fires(
@@ -120,8 +116,8 @@ class TwinJudge:
             return False
         if bound.stateless:
             return _is_doubt(bound, handle, event, NO_STATE)
-        if address not in key_state.states:
-            if self._states.is_forgotten(bound, address, key_state):
+        if address not in key_state.slots:
+            if self._slots.is_forgotten(bound, address, key_state):
                 return True
             if not forks:
                 return False  # its state is that of the rule
@@ -132,8 +128,8 @@ class TwinJudge:
         return verdict
 
     def _copy(self, twin: Twin, address: Address, key_state: KeyState) -> State:
-        known = key_state.states.get(address) or key_state.states.get(_main(twin, address))
-        return twin.bound.new_state() if known is None else twin.bound.decoder.decode(_encode(known))
+        known = key_state.slots.get(address) or key_state.slots.get(_main(twin, address))
+        return twin.bound.new_state() if known is None else decode(encode(known.state), type(known.state))
 
 
 def may_vary(plan: Plan, event: Event) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
-from stream_guard.judge.appended import append, append_all, frame
+from stream_guard.judge.rows import append, append_all, frame
 from stream_guard.redaction import redact_text
 
 Answer = TypeVar("Answer")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from stream_guard.errors import StoreError
-from stream_guard.judge.appended import append
+from stream_guard.judge.rows import append
 from stream_guard.storage.private_files import create_private
 from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from typing import Any, Final
@@ -27,10 +27,10 @@ from stream_guard.guard.inline import Guard
 from stream_guard.judge.conditions import CONDITION_DEFINITION
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, GateDecision, Json, Turn, UserMessage
 from stream_guard.judge.rule import Example, RuleType
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -151,9 +151,9 @@ def check_restart(policy: Policy, trace: Trace, _other: Trace) -> None:
     _expect("restart", _ids(found), _ids(evaluate(events(trace), policy)), trace)
 
 
-def _stored_table(policy: Policy, store: MemoryStore) -> SessionTable:
+def _stored_table(policy: Policy, store: MemoryStore) -> Judge:
     counts = Counts()
-    return SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+    return Judge(Engine(policy, counts), store, counts, shared_clock=False)
 
 
 def check_isolation(policy: Policy, trace: Trace, other: Trace) -> None:
@@ -177,7 +177,7 @@ def check_agreement(policy: Policy, trace: Trace, other: Trace) -> None:
 
 def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
     counts, found = Counts(), list[Finding]()
-    table = SessionTable(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
+    table = Judge(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
     for event in ordered:
         table.feed(event, found)
         table.commit()
@@ -235,6 +235,11 @@ def _memory_of(rule: object) -> dict[str, str]:
     return {name: repr(value) for name, value in held.items() if not callable(value)}
 
 
+def _told(found: Iterable[Finding]) -> set[tuple[str, ...]]:
+    """Return what findings are about. That of an end is at no certain time: it hangs on the last event's."""
+    return {(one.rule_id, one.part, one.at) if one.at == "end" else (one.alert_id,) for one in found}
+
+
 def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
     """A field that a source leaves out hides no finding, unless the rule says that it could not judge.
 
@@ -253,7 +258,7 @@ def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
     for event in rest:
         table.feed(event, found)
     table.end_all(found)
-    hidden = set(_ids(evaluate(whole, policy))) - set(_ids(found))
+    hidden = _told(evaluate(whole, policy)) - _told(found)
     if hidden and not counts.unevaluable:
         raise AssertionError(
             f"law of absence: without {field} at position {position} a finding is gone, and the rule does not say "

@@ -68,13 +68,22 @@ def run_rule(
 def find(
     policy: Policy, trace: Iterable[Mapping[str, Json]], *, counts: Counts | None = None
 ) -> list[tuple[int | str, Finding]]:
-    """Return every finding of a policy in a trace, with the position at which it was made."""
+    """Return every finding of a policy in a trace, with the position of the event that it is about."""
     table = open_table(policy, counts)
-    placed: list[tuple[int | str, Finding]] = []
-    for position, event in enumerate(events(trace)):
-        found: list[Finding] = []
+    positions: dict[str, int] = {}
+    found: list[Finding] = []
+    given = events(trace)
+    table.tell_names(lambda event, name: positions.__setitem__(name, given.index(event)))
+    for position, event in enumerate(given):
+        positions[event.event_id] = position
         table.feed(event, found)
-        placed += [(position if finding.at == "event" else finding.at, finding) for finding in found]
-    rest: list[Finding] = []
-    table.end_all(rest)
-    return placed + [(finding.at, finding) for finding in rest]
+    table.end_all(found)
+    return [(_place_of(finding, positions), finding) for finding in found]
+
+
+def _place_of(finding: Finding, positions: Mapping[str, int]) -> int | str:
+    """Return the position of the event that a finding is about; a call may stand in a turn, whose id its own has."""
+    if finding.at != "event":
+        return finding.at
+    event_id = finding.event_id
+    return positions[event_id] if event_id in positions else positions[event_id.rpartition("/")[0]]

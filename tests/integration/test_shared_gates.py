@@ -15,8 +15,8 @@ from ruamel.yaml import YAML
 
 from stream_guard.errors import StoreError
 from stream_guard.guard.inline import Guard
-from stream_guard.judge.appended import split
 from stream_guard.judge.model import Action, ToolCall
+from stream_guard.judge.rows import split
 from stream_guard.judge.spec import Policy
 from stream_guard.storage.shared import SharedStore
 from stream_guard.testing import rule_spec

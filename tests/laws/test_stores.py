@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stream_guard.errors import StoreError
-from stream_guard.judge.appended import append
+from stream_guard.judge.rows import append
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
 AnyStore: TypeAlias = MemoryStore | CheckpointStore

@@ -19,8 +19,8 @@ import msgspec
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
@@ -54,7 +54,7 @@ class ReceivingPartition:
         self._grace = grace
         self._furthest = FurthestWatermarks(store.furthest, grace)
         clock = SharedClock(now, skew=limits.max_future_skew)
-        self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
+        self._table = Judge(engine, store, engine.counts, limits, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
         self._stored: set[int] = set()  # offsets of waiting events that have a row
         stored = None if store.progress is None else store.progress.watermark
@@ -163,7 +163,7 @@ class ReceivingPartition:
         group = next((rules for rules in self._engine.cross_session if rules.owns(message.key_id)), None)
         if group is None or self._store.has_applied(message.key_id, tag, cause):
             return  # no rule has the key any more, or a crash came after the row of the key state was written
-        self._table.keyed.feed(group, message.key_id, message.event, message.turns, set(message.memory), out)
+        self._table.feed_key(group, message.key_id, message.event, message.turns, set(message.memory), out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Do nothing: the clock is that of the senders, and idle senders send their watermarks."""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -26,7 +26,7 @@ PLAIN = POLICY.replace("max_out_of_orderness: 1h, ", "")
 REGISTRY = build_registry()
 
 
-def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> SessionTable:
+def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> Judge:
     loaded = load_policy(policy, REGISTRY, file="p.yaml")
     return open_table(loaded, counts, SessionLimits(**limits), store, mode="stream")
 
@@ -90,7 +90,7 @@ def test_a_session_that_is_too_large_forgets_its_oldest_open_calls_and_no_count(
     assert counts.merged_calls == 1  # the latest is still open
 
 
-def test_a_session_that_is_too_large_without_open_calls_is_kept_and_counted() -> None:
+def test_a_session_that_is_too_large_without_open_calls_is_closed_counted_and_told() -> None:
     counts, store, out = Counts(), MemoryStore(), list[Finding]()
     table = open_(PLAIN, counts, store, max_session_bytes=2000)
     for number in range(4):
@@ -99,5 +99,6 @@ def test_a_session_that_is_too_large_without_open_calls_is_kept_and_counted() ->
     counts.sessions = 0
     again = open_(PLAIN, counts, store, max_session_bytes=2000)
     again.feed(mail(5, 110.0), out)
-    assert len(out) == 2
+    assert [finding.kind for finding in table.take_unwritable()] == ["stream_guard_unwritable_session"]
+    assert len(out) == 1  # what it counted is gone
     assert counts.evictions["session_bytes"] == 1

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
-from stream_guard.judge.appended import append, measure, split
 from stream_guard.judge.model import Action, Event, ToolCall, ToolResult, UserMessage
+from stream_guard.judge.rows import append, measure, split
 from stream_guard.judge.spec import Policy
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import CheckpointStore

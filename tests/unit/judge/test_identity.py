@@ -9,11 +9,11 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.judge.contents import content_digest, content_of
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.identity import content_digest, content_of
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -32,7 +32,7 @@ class Stream:
         self.open()
 
     def open(self) -> None:
-        self.table = SessionTable(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
+        self.table = Judge(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
 
     def restart(self) -> None:
         self.table.commit()
@@ -75,7 +75,7 @@ def made_to_collide() -> tuple[ToolCall, ToolCall]:
         args: Any = {"blob": blob}
         return ToolCall(session_id="s", event_id="e", tool="pay", time=1.0, args=args)
 
-    begin = content_of(call(b"#" * 600)).index(b"###")
+    begin = content_of(call(b"#" * 600), timed=True).index(b"###")
     pad = -begin % 64
     stripe = (begin + pad) // 64
 
@@ -91,7 +91,7 @@ def made_to_collide() -> tuple[ToolCall, ToolCall]:
 
 def test_a_call_that_was_made_to_collide_with_another_is_judged() -> None:
     first, second = made_to_collide()
-    assert xxhash.xxh3_64_intdigest(content_of(first)) == xxhash.xxh3_64_intdigest(content_of(second))
+    assert xxhash.xxh3_64_intdigest(content_of(first, timed=True)) == xxhash.xxh3_64_intdigest(content_of(second, timed=True))
     for restart in (False, True):
         stream, found = Stream(), list[Finding]()
         stream.table.feed(first, found)

@@ -68,7 +68,7 @@ def test_every_rule_that_keeps_a_state_has_one_of_its_own() -> None:
     loop, states = loop_of_all(), dict[Any, Any]()
     for _ in range(3):
         loop.run("event", {1}, states)
-    assert {number: state.by for number, state in states.items()} == {1: ["plain"] * 3, 3: ["inside"] * 3}
+    assert {number: state.state.by for number, state in states.items()} == {1: ["plain"] * 3, 3: ["inside"] * 3}
 
 
 def test_an_exception_of_a_rule_is_an_answer_and_the_others_run() -> None:

@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.judge.seen_ids import SeenIds
+from stream_guard.judge.identity import SeenIds
 
 NAMES = st.one_of(
     st.integers(0, 60).map(lambda number: f"ev-{number}"),

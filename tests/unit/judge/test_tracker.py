@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +21,10 @@ from stream_guard.testing import events, one_rule_policy
 REGISTRY = build_registry()
 
 
-def number(attempt: int) -> int:
-    """The number of the attempt in its session; -1 stays -1."""
-    return attempt if attempt < 0 else attempt & 0xFFFFFF
+def numbered(line: str) -> str:
+    """A line with the attempts numbered in the order in which it names them; -1 stays -1."""
+    names: dict[str, int] = {}
+    return re.sub(r"#(\d+)", lambda found: f"#{names.setdefault(found[1], len(names))}", line)
 
 
 class Log(sg.State):
@@ -43,13 +45,13 @@ class Recorder(sg.Rule[sg.Params, Log]):
         state.lines.append(f"turn {turn.index} {turn.text!r} {'+'.join(turn.tools)}".rstrip())
 
     def on_tool_call(self, call: sg.ToolCall, state: Log) -> None:
-        state.lines.append(f"call {call.tool} #{number(call.attempt)} @{call.index}")
+        state.lines.append(f"call {call.tool} #{call.attempt} @{call.index}")
 
     def on_decision(self, decision: sg.GateDecision, state: Log) -> None:
-        state.lines.append(f"decision {decision.action} {decision.tool} #{number(decision.attempt)}")
+        state.lines.append(f"decision {decision.action} {decision.tool} #{decision.attempt}")
 
     def on_tool_result(self, result: sg.ToolResult, state: Log) -> None:
-        state.lines.append(f"result {result.tool} {result.status} #{number(result.attempt)} @{result.index}")
+        state.lines.append(f"result {result.tool} {result.status} #{result.attempt} @{result.index}")
 
     def on_session_end(self, end: sg.SessionEnd, state: Log) -> sg.Hit:
         return sg.Hit(" | ".join(state.lines))
@@ -62,7 +64,7 @@ def seen(trace: Sequence[Any], counts: Counts | None = None, **engine: Any) -> l
     for event in events(trace):
         table.feed(event, found)
     table.end_all(found)
-    return [finding.detail for finding in found]
+    return [numbered(finding.detail) for finding in found]
 
 
 def test_a_tool_use_block_is_an_attempt_of_its_turn() -> None:

@@ -227,8 +227,8 @@ def test_no_list_of_tools_fills_the_memory() -> None:
     guard.observe(sg.Turn(session_id="s", event_id="t", request={"tools": [huge, None, 3, {"function": 4}, *many]}))
     session = guard._table._kept.find("s")
     assert session is not None
-    assert session.catalogue is not None
-    assert (len(session.catalogue), session.catalogue["pay"]) == (64, None)
+    assert session.lasting.catalogue is not None
+    assert (len(session.lasting.catalogue), session.lasting.catalogue["pay"]) == (64, None)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import PolicyError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
@@ -210,7 +210,7 @@ class Swapped:
 
     def __init__(self, policy: Policy) -> None:
         self.counts = Counts()
-        self.table = SessionTable(Engine(policy, self.counts), MemoryStore(), self.counts)
+        self.table = Judge(Engine(policy, self.counts), MemoryStore(), self.counts)
         self.fed = 0
 
     def use(self, policy: Policy) -> None:
@@ -348,7 +348,7 @@ class Sent:
 
 def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert], Counts]:
     reloading, counts, sink = ReloadingPolicy(file, REGISTRY), Counts(), Sent()
-    table = SessionTable(Engine(reloading.current, counts, mode="stream"), MemoryStore(), counts)
+    table = Judge(Engine(reloading.current, counts, mode="stream"), MemoryStore(), counts)
     letters = DeadLetters(None, counts, format_name="native")
     runner = EmbeddedRunner(
         source=Lines(steps),

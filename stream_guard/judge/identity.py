@@ -1,0 +1,303 @@
+"""Identities: of events, of attempts and of findings. Nothing else makes an id.
+
+An event is its id and its exact content, in its session. An attempt is its call id, its tool, its arguments and how
+many of these there were before. A finding is its rule, its session, the values of its key and what it is about. The
+order in which events arrive is in no id.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable
+from hashlib import blake2b
+from itertools import islice
+from secrets import randbits
+from typing import Final, TypeAlias
+
+import msgspec
+import xxhash
+
+from stream_guard.judge.arguments import read_call
+from stream_guard.judge.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_encode_sorted: Final = msgspec.msgpack.Encoder(order="sorted").encode
+_hash: Final = xxhash.xxh3_64_intdigest
+_MOST_PARTS: Final = 100_000
+_SIZES: Final = [size.to_bytes(4, "big") for size in range(128)]
+_FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a walk
+_EXACT: Final = 32  # characters of an exact digest
+_SHORT: Final = 24  # characters of the digest in a derived event id
+
+IdMark: TypeAlias = tuple[dict[int, int], int]
+"""A generation of event ids, and how many of it are stored."""
+
+
+def digest(*parts: str) -> str:
+    """Return the id of a finding. Equal parts give an equal id, on every machine and in every replay."""
+    pieces: list[bytes] = []
+    for part in parts:
+        # Most parts are ASCII: their bytes are there, and need no codec to be looked up.
+        data = part.encode() if part.isascii() else part.encode("utf-8", "surrogatepass")
+        size = len(data)
+        pieces.append(_SIZES[size] if size < len(_SIZES) else size.to_bytes(4, "big"))
+        pieces.append(data)
+    return blake2b(b"".join(pieces), digest_size=16).hexdigest()
+
+
+def content_digest(event: Event, timed: bool = True, seed: int = 0) -> int:
+    """Return a number that is the same for an event delivered again; never 0. What is stamped on it does not count.
+
+    With a seed that nobody knows, nobody can make two events that have the same number.
+    """
+    return _hash(content_of(event, timed), seed) or 1
+
+
+def exact_content(event: Event, timed: bool = True) -> str:
+    """Return a digest that is the same in every run, and that nobody can find another event for."""
+    return blake2b(content_of(event, timed), digest_size=16).hexdigest()
+
+
+def own_id(event: Event, timed: bool) -> str:
+    """Return the id of an event whose own is taken; made from its content, so that a redelivery of it has the same."""
+    return f"{event.event_id}~{exact_content(event, timed)}"
+
+
+def derived_id(event: Event, told: Occurrences, most: int) -> str:
+    """Return the id of an event that came without one: made from its content, and how often that came before."""
+    name = event.event_id or f"~{_told_exactly(event)[:_SHORT]}"
+    return f"{name}.{told.add(_hash(name.encode('utf-8', 'surrogatepass')), most)}"
+
+
+def event_identity(event: Event) -> tuple[str, str]:
+    """Return the id that an event came with, and a digest of what it tells, whenever and by whomever."""
+    given, event_id = event.event_id, event.event_id
+    if len(event_id) > _EXACT and event_id[-_EXACT - 1] == "~":
+        tail = event_id[-_EXACT:]
+        if tail in (exact_content(event), exact_content(event, timed=False)):  # it has an id of its own: ``own_id``
+            given = event_id[: -_EXACT - 1]
+    return given, _told_exactly(event)
+
+
+def attempt_number(session_id: str, call_id: str, tool: str, args: bytes, before: int) -> int:
+    """Return the number of an attempt: of 63 bits, the same in every replay, and of no other attempt anywhere."""
+    whole = digest(session_id, call_id, tool, args.hex(), str(before))
+    return int(whole[:16], 16) >> 1
+
+
+def count_attempt(told: Occurrences, call_id: str, tool: str, args: bytes, most: int) -> int:
+    """Count an attempt at a tool with arguments of this digest; return how many of these there were before."""
+    name = f"{call_id}\0{tool}\0".encode("utf-8", "surrogatepass")
+    return told.add(_hash(name + args), most)
+
+
+def args_digest(args: Json, *, contested: bool = False) -> bytes:
+    """Return a digest of arguments that nobody can find other arguments for; in any order of keys, and 1.0 as 1.
+
+    Contested arguments are never those that one reader takes from them. Some sources leave out an empty object.
+    """
+    data = canonical({} if args is None else args)
+    return blake2b(data, digest_size=16, person=b"contested" if contested else b"").digest()
+
+
+def canonical(value: Json) -> bytes:
+    """Return a value as bytes that equal values share, whatever an agent's process may hold; it never raises."""
+    try:
+        data = _encode_sorted(value)
+        return data if _FLOAT not in data else _encode_sorted(_whole_numbers(value))
+    except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
+        return _canonical_text(value, lambda: b"~" + json.dumps(value, sort_keys=True, default=repr).encode())
+    except RecursionError:
+        return _walked(value)
+
+
+def _canonical_text(value: Json, write: Callable[[], bytes]) -> bytes:
+    try:
+        return write()
+    except (RecursionError, TypeError, ValueError):  # too deep, keys of several types, a value that holds itself
+        return _walked(value)
+
+
+def _whole_numbers(value: Json) -> Json:
+    """Return the value with 5.0 as 5: JSON has one sort of number."""
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+
+
+def content_of(event: Event, timed: bool) -> bytes:
+    """Return what an event tells, with its time where that counts.
+
+    Inline the time is the receiver's, and another at each delivery. The agent of an event may become known only when
+    a recording is complete, so it counts only where there is no time.
+    """
+    kind, told = _told(event)
+    time = event.time if timed else None
+    return _written((kind, time, told) if time is not None else (kind, None, event.agent, event.run_id, told))
+
+
+def _told_exactly(event: Event) -> str:
+    return blake2b(_written(_told(event)), digest_size=16).hexdigest()
+
+
+def _told(event: Event) -> tuple[str, tuple[Json, ...]]:
+    """Return the kind of an event and what it tells.
+
+    A turn that is sent again as history has what was said, and no longer its usage or its stop reason.
+    """
+    # Names of types are written out, and types compared: both take half of what asking for them takes.
+    if type(event) is Turn:
+        return "Turn", (event.response.get("content"),)
+    if type(event) is ToolCall:
+        if type(event.args) is not str and not event.contested:
+            return "ToolCall", (event.tool, event.call_id, event.args)
+        call = read_call(event)  # arguments that are still to be read make no other call of it
+        return "ToolCall", (call.tool, call.call_id, call.args, *([call.contested] if call.contested else []))
+    if type(event) is ToolResult:
+        return "ToolResult", (event.call_id, event.status, event.output)
+    if type(event) is UserMessage:
+        return "UserMessage", (event.text,)
+    if type(event) is GateDecision:
+        return "GateDecision", (event.call_id, event.action)
+    return "SessionEnd", ()
+
+
+def _written(told: object) -> bytes:
+    try:
+        return _encode(told)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
+        return _walked(told)
+
+
+def _walked(told: object) -> bytes:
+    """Write a value that no encoder takes, level by level: it may be nested deeper than a function can call itself."""
+    written: list[str] = []
+    waiting: list[object] = [told]
+    for item in waiting:  # grows while it is walked
+        if isinstance(item, dict):
+            names = sorted(item, key=repr)
+            written.append(repr(("dict", *map(repr, names))))
+            waiting += [item[name] for name in names]
+        elif isinstance(item, list | tuple):
+            written.append(f"list {len(item)}")
+            waiting += item
+        else:
+            written.append(repr(item))
+        if len(written) >= _MOST_PARTS:  # of a value that holds itself
+            break
+    return "\n".join(written).encode("utf-8", "surrogatepass")
+
+
+class Occurrences:
+    """How often something was told in a session: of attempts, and of events that came without an id.
+
+    The longest unheard of is forgotten beyond a limit. What comes again after that is counted on from the highest
+    count that was forgotten, so that no two occurrences have the same number.
+    """
+
+    __slots__ = ("_added", "_counts", "_floor")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self._floor = 0
+        self._added = 0
+
+    def add(self, key: int, most: int, /) -> int:
+        """Count one more; return how many there were before."""
+        counts = self._counts
+        before = counts.pop(key, self._floor)
+        counts[key] = before + 1
+        self._added += 1
+        while len(counts) > most:
+            self._floor = max(self._floor, counts.pop(next(iter(counts))))
+        return before
+
+    def mark(self) -> int:
+        """Return what ``stored`` takes to tell only what came after this."""
+        return self._added
+
+    def stored(self, mark: int = 0) -> tuple[int, bytes, bytes]:
+        """Return the floor, the keys that were told last, and their counts; no counts where each is 1."""
+        counts = self._counts
+        fresh = min(self._added - mark, len(counts))
+        last = dict(islice(counts.items(), len(counts) - fresh, None)) if fresh < len(counts) else counts
+        plain = all(count == 1 for count in last.values())
+        return self._floor, array("Q", last).tobytes(), b"" if plain else array("Q", last.values()).tobytes()
+
+    def restore(self, floor: int, keys: bytes, counts: bytes, /) -> None:
+        """Know what was stored, behind what is known already."""
+        numbers = array("Q", keys)
+        told = array("Q", counts) if counts else [1] * len(numbers)
+        for key, count in zip(numbers, told, strict=True):
+            self._counts.pop(key, None)
+            self._counts[key] = count
+        self._floor, self._added = floor, self._added + len(numbers)
+
+
+class SeenIds:
+    """The last event ids in two generations: the older one is forgotten when the other is full.
+
+    Ids are digests, in memory as in a stored session: what is kept of an event leaves the cache, and is slow to free.
+    All digests of a session have its own seed, drawn at random and stored with them: whoever could compute them could
+    make a call that is taken for another one, and dropped as told before.
+    """
+
+    __slots__ = ("_older", "_recent", "seed")
+
+    def __init__(self) -> None:
+        self.seed = randbits(64)
+        self._recent: dict[int, int] = {}
+        self._older: dict[int, int] = {}
+
+    def add(self, event_id: str, content: int, most: int, /) -> bool:
+        """Remember what an id stands for; False: it is known, and nothing changes. ``most`` fill a generation."""
+        key, recent = self._key(event_id), self._recent
+        if key in recent or key in self._older:
+            return False
+        recent[key] = content
+        if len(recent) >= most:
+            self._older, self._recent = recent, {}
+        return True
+
+    def content(self, event_id: str, /) -> int | None:
+        """Return the digest of what an id stands for; 0 where an earlier version kept none, None for a new id."""
+        key = self._key(event_id)
+        known = self._recent.get(key)
+        return known if known is not None else self._older.get(key)
+
+    def stored(self) -> tuple[bytes, bytes, bytes]:
+        """Return the ids of both generations, and the contents in the same order and the seed: each of 64 bits."""
+        recent, older = self._recent, self._older
+        contents = array("Q", [*recent.values(), *older.values(), self.seed])
+        return array("Q", recent).tobytes(), array("Q", older).tobytes(), contents.tobytes()
+
+    def mark(self) -> IdMark:
+        """Return what ``since`` takes to tell which ids came after this."""
+        return self._recent, len(self._recent)
+
+    def since(self, mark: IdMark, /) -> tuple[bytes, bytes, bytes] | None:
+        """Return the ids that came after a mark, as ``stored`` would; None where that cannot be told."""
+        generation, known = mark
+        if generation is not self._recent or not self.seed:  # an earlier version stored no contents
+            return None
+        fresh = list(islice(generation.items(), known, None))
+        return array("Q", [key for key, _ in fresh]).tobytes(), b"", array("Q", [value for _, value in fresh]).tobytes()
+
+    def restore(self, recent: bytes, older: bytes, contents: bytes, /) -> None:
+        """Know what was stored, and nothing else; earlier versions kept no seed, or no contents."""
+        keys, older_keys, values = array("Q", recent), array("Q", older), array("Q", contents)
+        known = len(keys) + len(older_keys)
+        self.seed = values.pop() if len(values) == known + 1 else 0
+        if len(values) != known:
+            values = array("Q", bytes(len(recent) + len(older)))
+        self._recent = dict(zip(keys, values, strict=False))
+        self._older = dict(zip(older_keys, values[len(keys) :], strict=True))
+
+    def _key(self, event_id: str) -> int:
+        try:
+            return _hash(event_id.encode(), self.seed)
+        except UnicodeEncodeError:  # half of a surrogate pair, from a caller in this process
+            return _hash(event_id.encode("utf-8", "surrogatepass"), self.seed)
