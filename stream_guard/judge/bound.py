@@ -47,6 +47,7 @@ class BoundRule:
         "is_twin",
         "judge_gate",
         "key",
+        "marks_slot",
         "may_open",
         "must_remember",
         "needed_paths",
@@ -108,7 +109,9 @@ class BoundRule:
         timed = self.needs_clock and overrides(rule, "deadline")
         self.timer: Callable[[Any], float | None] | None = rule.deadline if timed else None
         self.stateless = issubclass(rule.state_type, NoState)
-        self.slotless = self.stateless and spec.hold is None and spec.cooldown is None and self.end is None
+        # Whether its slot may have more than a state: for a `for`, a cooldown, or an end that only some events owe.
+        self.marks_slot = spec.hold is not None or spec.cooldown is not None or self.end is not None
+        self.slotless = self.stateless and not self.marks_slot
         # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
         self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
         self.default: State = rule.state_type()

@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from stream_guard.judge.bound import BoundRule
-from stream_guard.judge.identity import digest, event_identity
+from stream_guard.judge.identity import attempt_identity, digest, event_identity
 from stream_guard.judge.key_state import Address, KeyState
 from stream_guard.judge.model import Action, Event, Finding, Hit, Json, Severity, ToolCall
 from stream_guard.judge.ports import Answer
@@ -123,7 +123,7 @@ def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_s
 def lookalike_finding(call: ToolCall, judged: str) -> Finding:
     """Return the finding that a tool's name imitates another one. It belongs to no rule and stops nothing by itself."""
     return Finding(
-        alert_id=digest(LOOKALIKE, call.session_id, "attempt", str(call.attempt)),
+        alert_id=digest(LOOKALIKE, call.session_id, "attempt", attempt_identity(call)),
         rule_id=LOOKALIKE,
         slot=LOOKALIKE,
         kind="lookalike",
@@ -144,7 +144,7 @@ def lookalike_finding(call: ToolCall, judged: str) -> Finding:
 def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None, why: str) -> Finding:
     """Return the finding that common readers differ on the arguments of a call; it is of no rule."""
     return Finding(
-        alert_id=digest(CONTESTED_CALL, key_state.id, "attempt", str(call.attempt)),
+        alert_id=digest(CONTESTED_CALL, key_state.id, "attempt", attempt_identity(call)),
         rule_id=CONTESTED_CALL,
         slot=CONTESTED_CALL,
         kind=CONTESTED_CALL,
@@ -193,7 +193,7 @@ def _whose(bound: BoundRule, event: Event | None, key_state: KeyState) -> tuple[
 def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[str, ...]:
     """Return what a finding is about: an attempt, another event, a deadline, or the end of a session or of a part."""
     if type(event) is ToolCall:
-        return "attempt", str(event.attempt)
+        return "attempt", event.session_id, attempt_identity(event)
     if event is not None:
         return "event", *event_identity(event)
     time = "" if moment.time is None else str(float(moment.time))

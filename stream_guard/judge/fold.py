@@ -12,6 +12,7 @@ from stream_guard.judge.encoding import decode, encode
 from stream_guard.judge.ends import RuleEnds
 from stream_guard.judge.errors import StreamGuardError
 from stream_guard.judge.evaluation import Evaluation, Findings, Objections
+from stream_guard.judge.excerpts import wanted_places
 from stream_guard.judge.findings import judged_finding
 from stream_guard.judge.gaps import (
     FORGOTTEN,
@@ -37,7 +38,6 @@ from stream_guard.judge.reporting import Reporter
 from stream_guard.judge.rule import SETTLED, Mode, Verdict
 from stream_guard.judge.rule_loop import ANSWERED, OPENED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
-from stream_guard.judge.session import wanted_places
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.states import RuleSlots
 from stream_guard.judge.texts import has_text, lacks_content, lacks_text
@@ -65,6 +65,7 @@ class Engine:
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
         self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
         self.has_twins = len(self.bounds) > len(rules)  # whether a rule that stops asks about arguments
+        self.marks_slots = any(bound.marks_slot for bound in self.bounds)
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         self._by_slot = {bound.spec.slot: bound for bound in rules}
         self.is_inline = mode == "inline"

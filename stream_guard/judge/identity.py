@@ -24,8 +24,8 @@ from stream_guard.judge.model import Event, GateDecision, Json, ToolCall, ToolRe
 _encode: Final = msgspec.msgpack.Encoder().encode
 _encode_sorted: Final = msgspec.msgpack.Encoder(order="sorted").encode
 _hash: Final = xxhash.xxh3_64_intdigest
+_blake2b: Final = blake2b
 _MOST_PARTS: Final = 100_000
-_SIZES: Final = [size.to_bytes(4, "big") for size in range(128)]
 _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a walk
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
@@ -36,14 +36,11 @@ IdMark: TypeAlias = tuple[dict[int, int], int]
 
 def digest(*parts: str) -> str:
     """Return the id of a finding. Equal parts give an equal id, on every machine and in every replay."""
-    pieces: list[bytes] = []
-    for part in parts:
-        # Most parts are ASCII: their bytes are there, and need no codec to be looked up.
-        data = part.encode() if part.isascii() else part.encode("utf-8", "surrogatepass")
-        size = len(data)
-        pieces.append(_SIZES[size] if size < len(_SIZES) else size.to_bytes(4, "big"))
-        pieces.append(data)
-    return blake2b(b"".join(pieces), digest_size=16).hexdigest()
+    try:
+        whole = _encode(parts)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        whole = _walked(parts)
+    return _blake2b(whole, digest_size=16).hexdigest()
 
 
 def content_digest(event: Event, timed: bool = True, seed: int = 0) -> int:
@@ -80,25 +77,30 @@ def event_identity(event: Event) -> tuple[str, str]:
     return given, _told_exactly(event)
 
 
-def attempt_number(session_id: str, call_id: str, tool: str, args: bytes, before: int) -> int:
-    """Return the number of an attempt: of 63 bits, the same in every replay, and of no other attempt anywhere."""
-    whole = digest(session_id, call_id, tool, args.hex(), str(before))
-    return int(whole[:16], 16) >> 1
+def count_attempt(told: Occurrences, call_id: str, tool: str, args: Json, most: int) -> int:
+    """Count an attempt at a tool with these arguments; return how many of these there were before in its session."""
+    return told.add(_hash(canonical((call_id, tool, {} if args is None else args))), most)
 
 
-def count_attempt(told: Occurrences, call_id: str, tool: str, args: bytes, most: int) -> int:
-    """Count an attempt at a tool with arguments of this digest; return how many of these there were before."""
-    name = f"{call_id}\0{tool}\0".encode("utf-8", "surrogatepass")
-    return told.add(_hash(name + args), most)
+def attempt_identity(call: ToolCall) -> str:
+    """Return the identity of an attempt in its session: nobody can find another attempt that has it."""
+    args = args_digest(call.args, call.contested != "")
+    return digest(call.call_id, call.tool, args.hex(), str(call.before))
 
 
-def args_digest(args: Json, *, contested: bool = False) -> bytes:
+def first_attempt(session_id: str) -> int:
+    """Return the number of the first attempt of a session: a key may span sessions, and each numbers its own."""
+    data = session_id.encode("utf-8", "surrogatepass")
+    return int.from_bytes(_blake2b(data, digest_size=8).digest(), "big") >> 25 << 24
+
+
+def args_digest(args: Json, contested: bool = False) -> bytes:
     """Return a digest of arguments that nobody can find other arguments for; in any order of keys, and 1.0 as 1.
 
     Contested arguments are never those that one reader takes from them. Some sources leave out an empty object.
     """
     data = canonical({} if args is None else args)
-    return blake2b(data, digest_size=16, person=b"contested" if contested else b"").digest()
+    return _blake2b(data + b"~" if contested else data, digest_size=16).digest()
 
 
 def canonical(value: Json) -> bytes:
@@ -134,42 +136,38 @@ def content_of(event: Event, timed: bool) -> bytes:
     Inline the time is the receiver's, and another at each delivery. The agent of an event may become known only when
     a recording is complete, so it counts only where there is no time.
     """
-    kind, told = _told(event)
     time = event.time if timed else None
-    return _written((kind, time, told) if time is not None else (kind, None, event.agent, event.run_id, told))
-
-
-def _told_exactly(event: Event) -> str:
-    return blake2b(_written(_told(event)), digest_size=16).hexdigest()
-
-
-def _told(event: Event) -> tuple[str, tuple[Json, ...]]:
-    """Return the kind of an event and what it tells.
-
-    A turn that is sent again as history has what was said, and no longer its usage or its stop reason.
-    """
-    # Names of types are written out, and types compared: both take half of what asking for them takes.
-    if type(event) is Turn:
-        return "Turn", (event.response.get("content"),)
-    if type(event) is ToolCall:
-        if type(event.args) is not str and not event.contested:
-            return "ToolCall", (event.tool, event.call_id, event.args)
-        call = read_call(event)  # arguments that are still to be read make no other call of it
-        return "ToolCall", (call.tool, call.call_id, call.args, *([call.contested] if call.contested else []))
-    if type(event) is ToolResult:
-        return "ToolResult", (event.call_id, event.status, event.output)
-    if type(event) is UserMessage:
-        return "UserMessage", (event.text,)
-    if type(event) is GateDecision:
-        return "GateDecision", (event.call_id, event.action)
-    return "SessionEnd", ()
-
-
-def _written(told: object) -> bytes:
+    told = (time, _told(event)) if time is not None else (None, event.agent, event.run_id, _told(event))
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
         return _walked(told)
+
+
+def _told_exactly(event: Event) -> str:
+    return blake2b(canonical(_told(event)), digest_size=16).hexdigest()
+
+
+def _told(event: Event) -> tuple[Json, ...]:
+    """Return what an event tells, with a word for its kind.
+
+    A turn that is sent again as history has what was said, and no longer its usage or its stop reason.
+    """
+    # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
+    told: tuple[Json, ...] = ("end",)
+    if type(event) is Turn:
+        told = ("turn", event.response.get("content"))
+    elif type(event) is ToolCall:
+        if type(event.args) is str or event.contested:
+            event = read_call(event)  # arguments that are still to be read make no other call of it
+        told = ("call", event.tool, event.call_id, event.args, event.contested)
+    elif type(event) is ToolResult:
+        told = ("result", event.call_id, event.status, event.output)
+    elif type(event) is UserMessage:
+        told = ("message", event.text)
+    elif type(event) is GateDecision:
+        told = ("decision", event.call_id, event.action)
+    return told
 
 
 def _walked(told: object) -> bytes:
@@ -198,19 +196,22 @@ class Occurrences:
     count that was forgotten, so that no two occurrences have the same number.
     """
 
-    __slots__ = ("_added", "_counts", "_floor")
+    __slots__ = ("_added", "_counts", "_floor", "_plain")
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self._floor = 0
         self._added = 0
+        self._plain = True  # each count is 1
 
     def add(self, key: int, most: int, /) -> int:
         """Count one more; return how many there were before."""
         counts = self._counts
+        self._added += 1
         before = counts.pop(key, self._floor)
         counts[key] = before + 1
-        self._added += 1
+        if before:
+            self._plain = False
         while len(counts) > most:
             self._floor = max(self._floor, counts.pop(next(iter(counts))))
         return before
@@ -221,11 +222,10 @@ class Occurrences:
 
     def stored(self, mark: int = 0) -> tuple[int, bytes, bytes]:
         """Return the floor, the keys that were told last, and their counts; no counts where each is 1."""
-        counts = self._counts
-        fresh = min(self._added - mark, len(counts))
-        last = dict(islice(counts.items(), len(counts) - fresh, None)) if fresh < len(counts) else counts
-        plain = all(count == 1 for count in last.values())
-        return self._floor, array("Q", last).tobytes(), b"" if plain else array("Q", last.values()).tobytes()
+        last, fresh = self._counts, self._added - mark
+        if fresh < len(last):
+            last = dict(islice(last.items(), len(last) - fresh, None))
+        return self._floor, array("Q", last).tobytes(), b"" if self._plain else array("Q", last.values()).tobytes()
 
     def restore(self, floor: int, keys: bytes, counts: bytes, /) -> None:
         """Know what was stored, behind what is known already."""
@@ -234,7 +234,7 @@ class Occurrences:
         for key, count in zip(numbers, told, strict=True):
             self._counts.pop(key, None)
             self._counts[key] = count
-        self._floor, self._added = floor, self._added + len(numbers)
+        self._floor, self._added, self._plain = floor, len(numbers), not counts
 
 
 class SeenIds:

@@ -30,7 +30,7 @@ from stream_guard.judge.model import RESERVED, Event, GateDecision, SessionEnd, 
 from stream_guard.judge.ports import CommittingStore, Store
 from stream_guard.judge.rows import pack, unpack
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import Life, Session
+from stream_guard.judge.session import ENDED, LIVE, RESTING, Session
 from stream_guard.judge.stored import OpenCall
 from stream_guard.judge.tracker import Counted, Tracker
 
@@ -111,7 +111,7 @@ class Judge:
         for a caller that waits: nothing of the session stays buffered.
         """
         session = self._touched.get(event.session_id)
-        if session is None or session.life is not Life.LIVE:
+        if session is None or session.life is not LIVE:
             session = self._begin(event, session, out)
             if session is None:
                 return None
@@ -125,8 +125,6 @@ class Judge:
                     return None
                 event = self._rename(event, session, content)
         counted = self._place(event, session, out)
-        if self._kept.unwritable:
-            out += self.take_unwritable()
         return self._release_all(event, out, counted) if at_once else counted
 
     def feed_now(self, event: Event, out: Findings) -> Counted | None:
@@ -146,8 +144,8 @@ class Judge:
         if session is None:
             check_session_id(event.session_id)
             session = self._load(event.session_id, event, out)
-        if session.life is not Life.LIVE:
-            if session.life is Life.ENDED and self._is_told_again(event, session):
+        if session.life is not LIVE:
+            if session.life is ENDED and self._is_told_again(event, session):
                 return None
             session = self._wake(session, event)
         return session
@@ -190,18 +188,31 @@ class Judge:
             if self.shared_clock:
                 self._kept.schedule(session)
             return self._release_surplus(session, out, event)
-        counted = self._apply(event, session, out)
+        now = session.now
+        if now <= time < now + self._idle and type(event) is not SessionEnd:  # nearly every event
+            if session.timers:
+                self.engine.fire(session, time, out)
+            session.now = time
+            self._events[type(event)] += 1
+            counted = self._tracker.apply(event, session, out)
+        else:
+            counted = self._apply(event, session, out)
         if self.shared_clock:
-            if time > clock.now:
-                if time <= clock.passed:
-                    clock.now = time
-                else:
-                    clock.see(event.session_id, time)
-            watermark = clock.now
-            session.lag = watermark - session.now if watermark > session.now else 0.0
-            if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
-                self._follow_clock(time, event.session_id, out)
+            self._note_time(time, event.session_id, session, out)
         return counted
+
+    def _note_time(self, time: float, session_id: str, session: Session, out: Findings) -> None:
+        """Let the shared clock follow an event that was judged, and see what it has passed."""
+        clock = self.clock
+        if time > clock.now:
+            if time <= clock.passed:
+                clock.now = time
+            else:
+                clock.see(session_id, time)
+        watermark = clock.now
+        session.lag = watermark - session.now if watermark > session.now else 0.0
+        if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
+            self._follow_clock(time, session_id, out)
 
     def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
@@ -351,7 +362,7 @@ class Judge:
             self._touched[session.id] = session
             self._release(session, inf, out)
             current = self._touched.get(session.id)
-            if current is None or current.life is not Life.LIVE:
+            if current is None or current.life is not LIVE:
                 return  # one of the waiting events ended it
             session = current
         if session.earlier is not None:
@@ -408,8 +419,8 @@ class Judge:
         """
         self._kept.resting.pop(session.id, None)
         self.counts.sessions += 1
-        ended = session.life is Life.ENDED
-        session.life, session.scheduled = Life.LIVE, inf
+        ended = session.life is ENDED
+        session.life, session.scheduled = LIVE, inf
         if self._was_idle(session, event, ended=ended):
             return self._open_again(session)
         if event.time is None or event.time - session.now < self._idle:  # a longer pause is still to be believed
@@ -447,8 +458,8 @@ class Judge:
         session = self._kept.find_surplus((newest, event.session_id))
         if session is None:
             return
-        if session.life is not Life.LIVE:
-            self.counts.evictions["ended_sessions"] += session.life is Life.ENDED
+        if session.life is not LIVE:
+            self.counts.evictions["ended_sessions"] += session.life is ENDED
             self._kept.forget(session)
             return
         self.counts.evictions["sessions"] += 1
@@ -497,7 +508,7 @@ class Judge:
             if self._kept.deadline(session) <= watermark:
                 self._kept.clean.pop(session_id, None)
                 self._touched[session_id] = session
-                if session.life is not Life.LIVE:
+                if session.life is not LIVE:
                     self._kept.drop(session)
                 else:
                     self._advance_session(session, watermark - session.lag, out)
@@ -519,11 +530,11 @@ class Judge:
         """
         counted = self._release(session, now, out, awaited)
         current = self._touched.get(session.id)
-        if current is None or current.life is not Life.LIVE:
+        if current is None or current.life is not LIVE:
             return counted
         idle = self.engine.idle_of(current.id)
         if current.earlier is not None and self._kept.deadline(current.earlier) <= self.clock.now:
-            if current.earlier.life is Life.LIVE:
+            if current.earlier.life is LIVE:
                 self._close_earlier(current, out)
             else:
                 current.earlier = None
@@ -547,7 +558,7 @@ class Judge:
             session = self._touched.get(session_id)
             if session is None:
                 continue
-            if session.life is not Life.LIVE:
+            if session.life is not LIVE:
                 self._kept.drop(session)
                 continue
             # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
@@ -584,7 +595,7 @@ class Judge:
     ) -> None:
         """Run the rules of one key value over an event. ``turns`` and ``memory`` are those of the event's session."""
         kept = self._touched.get(key_id) or self._load(key_id, event, out)
-        if kept.life is not Life.LIVE:
+        if kept.life is not LIVE:
             kept = self._wake(kept, event)
         key_state = kept
         if event.time is not None and self.clock.is_credible(event.time):
@@ -628,10 +639,10 @@ class Judge:
     def _close_earlier(self, key_state: Session, out: Findings) -> None:
         """Judge the end of the life before a pause, once."""
         earlier = key_state.earlier
-        if earlier is not None and earlier.life is Life.LIVE:
+        if earlier is not None and earlier.life is LIVE:
             idle = self.engine.idle_of(earlier.id)
             self._close(earlier, "idle", out, time=earlier.now + idle)
-            earlier.life, earlier.earlier = Life.RESTING, None
+            earlier.life, earlier.earlier = RESTING, None
             earlier.lag = max(earlier.lag, self.clock.now - idle - earlier.now)
 
     # What a gate asks, and what is stored.

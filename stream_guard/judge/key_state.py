@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from stream_guard.judge.model import Event, SessionEnd
 from stream_guard.judge.rule import State
@@ -15,24 +17,21 @@ Address: TypeAlias = int | tuple[int | str, ...]
 _NOTHING: Final[frozenset[int]] = frozenset()
 
 
-class Slot:
+class Slot(msgspec.Struct, gc=False):
     """All that is kept for one address: the rule's state, and what its cooldown, its `for` and its gate remember.
 
     A slot that has seen nothing is neither counted nor stored, so that a restart changes nothing.
     """
 
-    __slots__ = ("last", "opened", "since", "state", "suppressed")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.opened = False  # the rule's gate opened, or its key had this value: the end is judged
-        self.since: float | None = None  # since when a rule with `for` has been hitting without a break
-        self.last: float | None = None  # time of the last finding, where the rule has a cooldown
-        self.suppressed = 0  # findings that the cooldown held back since then
+    state: Any
+    opened: bool = False  # the rule's gate opened, or its key had this value: the end is judged
+    since: float | None = None  # since when a rule with `for` has been hitting without a break
+    last: float | None = None  # time of the last finding, where the rule has a cooldown
+    suppressed: int = 0  # findings that the cooldown held back since then
 
     def is_blank(self, default: State) -> bool:
         """Whether it has seen nothing that a new one would not have."""
-        return not self.opened and self.since is None and self.last is None and self.state == default
+        return bool(self.state == default) and not self.opened and self.since is None and self.last is None
 
 
 class KeyState:

@@ -137,6 +137,7 @@ class ToolCall(Header, frozen=True, kw_only=True, gc=False, tag="tool_call"):
     handed: tuple[Json, ...] | None = None
     asked: bool = False  # a gate was asked with this event: it tells of no attempt that another question was about
     attempt: int = -1  # stamped: number of the attempt, unique also across sessions; its result carries the same
+    before: int = 0  # stamped: how many attempts with its id, tool and arguments its session had before
 
 
 @resolved

@@ -12,18 +12,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import inf, isqrt
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.bound import NO_STATE, BoundRule
 from stream_guard.judge.catalogue import Catalogue, ToolSchema
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.encoding import encode, is_json
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.key_state import Address, Slot
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import Life, Session, excerpt
+from stream_guard.judge.session import Life, Session
 from stream_guard.judge.sketch import Sketch
 from stream_guard.judge.states import number_of
 from stream_guard.judge.stored import (
@@ -39,6 +39,7 @@ _pack: Final = msgspec.msgpack.Encoder().encode
 _decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
 _decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
 _STATES: Final = 18  # where the states stand in a row
+_NO_KEY: Final[tuple[str, ...]] = ()
 _SMALL: Final = 2048  # bytes of a row that is as well written whole
 _CHANGE: Final = 256  # bytes that an event changes, about
 _JOINED: Final = b"\xc1"  # msgpack never begins with it, so no row does
@@ -47,22 +48,43 @@ _LENGTH: Final = struct.Struct("<I")
 
 def pack(session: Session, engine: Engine) -> bytes:
     """Return the session as bytes. Slots that have seen nothing are left out."""
-    states, calls = _list_states(session, engine), _list_calls(session, engine)
     lasting = session.lasting
     told, schemas = lasting.told.stored(), write_catalogue(lasting.catalogue)
-    return encode(_row(session, engine, states, calls, lasting.ids.stored(), told, schemas))
+    slots, calls = _list_slots(session, engine), _list_calls(session, engine)
+    return encode(_row(session, engine, slots, calls, lasting.ids.stored(), told, schemas))
 
 
-def _list_states(session: Session, engine: Engine) -> list[Any]:
-    """Return the states that differ from their rule's default, each behind its name."""
-    bounds = engine.bounds
-    states: list[Any] = list(session.strangers)
+class _Slots(NamedTuple):
+    """What is stored of slots, each part behind the name of its slot."""
+
+    states: list[Any]
+    opened: list[StoredName]
+    cooldowns: list[tuple[int, tuple[str, ...], float, int]]
+    holds: list[tuple[int, tuple[str, ...], float]]
+
+
+def _list_slots(session: Session, engine: Engine) -> _Slots:
+    """Return what slots have seen: states that differ from their rule's default, and of keys all, in order of use."""
+    bounds, marks = engine.bounds, engine.marks_slots
+    found = _Slots(list(session.strangers), [], [], [])
     for address, slot in session.slots.items():
-        bound = bounds[number_of(address)]
-        # Of a key, what is kept is stored in the order of use.
-        if slot.state != bound.default or not isinstance(address, int):
-            states.append((*_named(address, bounds), slot.state))
-    return states
+        if isinstance(address, int):  # nearly all; one that has seen nothing costs a comparison and no more
+            bound = bounds[address]
+            tag, key = bound.tag, _NO_KEY
+            if slot.state != bound.default:
+                found.states.append((tag, key, slot.state))
+        else:
+            tag, key = bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
+            found.states.append((tag, key, slot.state))
+        if not marks:
+            continue
+        if slot.opened:
+            found.opened.append((tag, key))
+        if slot.last is not None:
+            found.cooldowns.append((tag, key, slot.last, slot.suppressed))
+        if slot.since is not None:
+            found.holds.append((tag, key, slot.since))
+    return found
 
 
 def _list_calls(session: Session, engine: Engine) -> list[OpenCall]:
@@ -71,26 +93,24 @@ def _list_calls(session: Session, engine: Engine) -> list[OpenCall]:
         return []
     calls = session.calls.in_order()
     for call in calls:
-        if not call.excerpted:
-            call.args, call.excerpted = None if call.args is None else excerpt(call.args, engine.places), 1
+        call.keep_excerpt(engine.places)
     return calls
 
 
 def _row(
     session: Session,
     engine: Engine,
-    states: list[Any],
+    found: _Slots,
     calls: Sequence[object],
     ids: tuple[bytes, bytes, bytes],
     told: tuple[int, bytes, bytes],
     schemas: bytes,
 ) -> tuple[Any, ...]:
-    """Return a row of the session with these states, open calls, event ids, counts of attempts and declared tools."""
+    """Return a row of the session with these slots, open calls, event ids, counts of attempts and declared tools."""
     bounds = engine.bounds
     recent, older, contents = ids
     flags = session.part_active | session.fresh_part << 1 | session.answered << 2
     flags |= (session.life is Life.ENDED) << 3 | session.calls.lost << 4 | (session.end_judged == session.seq) << 5
-    slots = session.slots.items()
     return (
         ROW_VERSION,
         session.last_session_id,
@@ -110,11 +130,11 @@ def _row(
         older,
         sorted(session.memory),
         calls,
-        states,
-        [_named(address, bounds) for address, slot in slots if slot.opened],
+        found.states,
+        found.opened,
         sorted([bounds[number].tag for number in session.unevaluable]),
-        [(*_named(at, bounds), slot.last, slot.suppressed) for at, slot in slots if slot.last is not None],
-        [(*_named(address, bounds), slot.since) for address, slot in slots if slot.since is not None],
+        found.cooldowns,
+        found.holds,
         [] if session.waiting is None else session.waiting.events,
         engine.policy.version,
         session.resting,
@@ -126,13 +146,6 @@ def _row(
         told,
         schemas,
     )
-
-
-def _named(address: Address, bounds: tuple[BoundRule, ...]) -> StoredName:
-    """Return an address as it is stored: the tag of its rule, and the values of its key."""
-    if isinstance(address, int):
-        return bounds[address].tag, ()
-    return bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
 
 
 def write_catalogue(known: Catalogue | None) -> bytes:
@@ -228,10 +241,23 @@ def _take_strangers(session: Session, row: StoredSession, engine: Engine) -> Non
 
 
 def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> None:
+    by_tag = engine.by_tag
+    unreadable = _restore_slots(session, row, engine, counts)
+    session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
+    session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
+    if unreadable:
+        session.cut |= engine.lasting & {by_tag[tag].number for tag in unreadable}
+    engine.restore(session)
+
+
+def _restore_slots(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> list[int]:
+    """Fill the slots of a session from its row; return the tags of rules whose states cannot be read."""
     by_tag, slots = engine.by_tag, session.slots
 
     def slot_at(tag: int, key: tuple[str, ...]) -> Slot:
-        bound = by_tag[tag]
+        bound = by_tag.get(tag)
+        if bound is None:
+            return Slot(NO_STATE)  # of a rule that is gone
         address: Address = (bound.number, *key) if key else bound.number
         slot = slots.get(address)
         if slot is None:
@@ -241,29 +267,21 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
     unreadable: list[int] = []
     for tag, key, raw in row.states:
         bound = by_tag.get(tag)
-        if bound is None:
-            counts.state_resets += 1
-            continue
         try:
-            slot_at(tag, key).state = _read_state(raw, bound)
+            if bound is not None:
+                slot_at(tag, key).state = _read_state(raw, bound)
+                continue
         except (ValueError, msgspec.MsgspecError):
-            counts.state_resets += 1
             unreadable.append(tag)
+        counts.state_resets += 1
     for tag, key in row.opened:
-        if tag in by_tag:
-            slot_at(tag, key).opened = True
+        slot_at(tag, key).opened = True
     for tag, key, last, suppressed in row.cooldowns:
-        if tag in by_tag:
-            slot = slot_at(tag, key)
-            slot.last, slot.suppressed = last, suppressed
+        slot = slot_at(tag, key)
+        slot.last, slot.suppressed = last, suppressed
     for tag, key, since in row.holds:
-        if tag in by_tag:
-            slot_at(tag, key).since = since
-    session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
-    session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
-    if unreadable:
-        session.cut |= engine.lasting & {by_tag[tag].number for tag in unreadable}
-    engine.restore(session)
+        slot_at(tag, key).since = since
+    return unreadable
 
 
 def _read_state(stored: Any, bound: BoundRule) -> State:
@@ -304,7 +322,7 @@ def _changed(row: StoredSession, changes: StoredChanges) -> StoredSession:
     for name in changes.dropped:
         states.pop(name, None)
     states |= {(tag, key): raw for tag, key, raw in later.states}
-    later.open = sorted(calls.values(), key=attrgetter("order"))
+    later.open = sorted(calls.values(), key=attrgetter("attempt"))
     later.states = [(*name, raw) for name, raw in states.items()]
     # Event ids are only added, at the end of the recent ones; when those become the older ones, the row is written.
     recent = len(row.recent)
@@ -339,7 +357,7 @@ def mark(session: Session, engine: Engine, row: int, changes: int = 0) -> Stored
     room = isqrt(2 * _CHANGE * row) - changes
     lasting = session.lasting
     try:
-        states = _encoded_states(_list_states(session, engine))
+        states = _encoded_states(_list_slots(session, engine).states)
         calls = _encoded_calls(_list_calls(session, engine))
     except (OverflowError, ValueError):  # what only a whole row can hold
         return None
@@ -353,13 +371,17 @@ def take_changes(session: Session, engine: Engine) -> bytes | None:
     if marks is None or fresh is None:
         return None
     try:
-        states = _encoded_states(_list_states(session, engine))
+        slots = _list_slots(session, engine)
+        states = _encoded_states(slots.states)
         calls = _encoded_calls(_list_calls(session, engine))
+        fresh_states = [
+            (*name, msgspec.Raw(state)) for name, state in states.items() if marks.states.get(name) != state
+        ]
         row = _pack(
             _row(
                 session,
                 engine,
-                [(*name, msgspec.Raw(state)) for name, state in states.items() if marks.states.get(name) != state],
+                slots._replace(states=fresh_states),
                 [msgspec.Raw(call) for attempt, call in calls.items() if marks.calls.get(attempt) != call],
                 fresh,
                 lasting.told.stored(marks.told),

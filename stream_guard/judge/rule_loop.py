@@ -53,11 +53,10 @@ class RuleLoop:
         answers: list[Answer] = []
         opened: list[Answer] = []
         steps = self._choose(event, memory, answers, opened) if self._groups else self._ungated
+        find, state = slots.get, self._no_state  # steps without a state come first
         for number, handle, new_state, rule in steps:
-            if new_state is None:
-                state = self._no_state
-            else:
-                slot = slots.get(number)
+            if new_state is not None:
+                slot = find(number)
                 if slot is None:
                     slot = slots[number] = Slot(new_state())
                 state = slot.state

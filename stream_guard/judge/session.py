@@ -1,4 +1,4 @@
-"""One live session: what its rules know, its open calls, the events that wait in it, and what lasts as long as its id."""
+"""One live session: what its rules know, its open calls, the events that wait, and what lasts as long as its id."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard.judge.catalogue import Catalogue
-from stream_guard.judge.identity import Occurrences, SeenIds
+from stream_guard.judge.identity import Occurrences, SeenIds, first_attempt
 from stream_guard.judge.key_state import KeyState
-from stream_guard.judge.model import Event, GateDecision, Json
-from stream_guard.judge.paths import MISSING
+from stream_guard.judge.model import Event, GateDecision
 from stream_guard.judge.stored import OpenCall, StoredMarks
 
-_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
-_EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
-_LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -31,15 +27,20 @@ class Life(IntEnum):
     ENDED = 2  # ended by somebody who may not let its limits begin anew
 
 
+LIVE: Final = Life.LIVE  # asked for by name, a member of an enum costs more than what is asked
+RESTING: Final = Life.RESTING
+ENDED: Final = Life.ENDED
+
+
 class Lasting:
     """What lasts as long as the id of a session, however often the session is closed as idle and begins again."""
 
     __slots__ = ("attempts", "catalogue", "ids", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: str) -> None:
         self.ids = SeenIds()  # of the last events
         self.told = Occurrences()  # of attempts, and of events without an id
-        self.attempts = 0
+        self.attempts = first_attempt(session_id)  # the number of the next one
         self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about
 
 
@@ -73,7 +74,7 @@ class OpenCalls:
 
     def in_order(self) -> list[OpenCall]:
         """Return the calls, the one that was told of first in front."""
-        return sorted((call for calls in self.by_id.values() for call in calls), key=attrgetter("order"))
+        return sorted((call for calls in self.by_id.values() for call in calls), key=attrgetter("attempt"))
 
     def drop_older_half(self) -> int:
         """Forget the older half of the calls, and return how many that are."""
@@ -102,7 +103,7 @@ class OpenCalls:
             known = self.by_id.get(call_id)
             return known[-1] if known else None
         of_tool = [call for calls in self.by_id.values() for call in calls if call.tool == tool]
-        return max(of_tool, key=attrgetter("order"), default=None)
+        return max(of_tool, key=attrgetter("attempt"), default=None)
 
     def find_asked(self, decision: GateDecision) -> OpenCall | None:
         """Return the call that a gate decided on, by the id of the question, which the decision's begins with."""
@@ -176,8 +177,8 @@ class Session(KeyState):
 
     def __init__(self, session_id: str, lasting: Lasting | None = None) -> None:
         super().__init__(session_id)
-        self.life = Life.LIVE
-        self.lasting = lasting if lasting is not None else Lasting()
+        self.life: Life = LIVE
+        self.lasting = lasting if lasting is not None else Lasting(session_id)
         self.calls = OpenCalls()
         self.waiting: WaitingEvents | None = None
         self.seq = 0  # number of events applied
@@ -198,7 +199,7 @@ class Session(KeyState):
     @property
     def resting(self) -> bool:
         """Whether it is closed, and kept in case it goes on."""
-        return self.life is not Life.LIVE
+        return self.life is not LIVE
 
     def hold_back(self, event: Event, time: float) -> None:
         """Let an event wait, as if it had come at a time."""
@@ -213,93 +214,3 @@ def size_of(event: Event) -> int:
         return len(_encode(event))
     except (TypeError, ValueError, OverflowError, RecursionError):  # an in-process caller may pass anything
         return len(repr(event))
-
-
-Wanted = dict[str, Any]
-"""Places in arguments, as steps inside steps; an empty one stands for the whole value."""
-
-
-def wanted_places(paths: frozenset[tuple[str, ...]]) -> Wanted:
-    """Return the places of paths; one inside another is left out, as the whole value has it."""
-    places: Wanted = {}
-    for steps in sorted(paths, key=len):
-        inner, is_inside = places, False
-        for step in steps[:-1]:
-            if inner.get(step) == {}:
-                is_inside = True
-                break
-            inner = inner.setdefault(step, {})
-        if not is_inside:
-            inner.setdefault(steps[-1], {})
-    return places
-
-
-def excerpt(args: Json, places: Wanted) -> Json:
-    """Return of arguments what stands at the places, in new objects; an index into a list becomes a key."""
-    if isinstance(args, str):
-        return ""  # text that is not JSON: still to be told from arguments without a value
-    kept = _excerpt(args, places) if places else MISSING
-    return None if kept is MISSING else kept
-
-
-def _excerpt(value: Json, places: Wanted) -> Json:
-    if not places:
-        return value if _can_be_kept(value) else MISSING
-    found: dict[str, Json] = {}
-    for step, inner in places.items():
-        if type(value) is dict:
-            item = value.get(step, MISSING)
-        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
-            item = value[int(step)]
-        else:
-            return MISSING
-        kept = MISSING if item is MISSING else _excerpt(item, inner)
-        if kept is not MISSING:
-            found[step] = kept
-    return found or MISSING
-
-
-def _can_be_kept(value: Json) -> bool:
-    try:
-        return len(_encode(value)) <= _EXCERPT_LIMIT
-    except (OverflowError, ValueError):  # a whole number beyond 64 bits, half a surrogate pair: rows can hold them
-        return len(repr(value)) <= _EXCERPT_LIMIT
-    except (TypeError, RecursionError):  # of callers in this process: what JSON does not have, or too deep
-        return False
-
-
-def is_large(value: Json) -> bool:
-    """Whether a value takes more memory than an open call may keep of it."""
-    if type(value) is not dict:
-        return _is_large_within(value)
-    left = _LARGE - 64 * len(value)
-    for key, item in value.items():
-        if type(item) is str:
-            left -= len(item)
-        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
-            return _is_large_within(value)
-        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
-    return left < 0
-
-
-def _is_large_within(value: Json) -> bool:
-    """Whether a value that holds others is large; most are so small in a row that nothing in them need be measured."""
-    try:
-        if len(_encode(value)) < _CERTAINLY_SMALL:
-            return False
-    except (OverflowError, ValueError, TypeError, RecursionError):
-        pass  # what no encoder takes is measured as it is
-    left = _LARGE
-    waiting = [value]
-    for item in waiting:  # grows while it is walked
-        if type(item) is str:
-            left -= len(item)
-        elif type(item) is dict:
-            left -= 64 * len(item) + sum(map(len, map(str, item)))
-            waiting += item.values()
-        elif isinstance(item, list):
-            left -= 64 * len(item)
-            waiting += item
-        if left < 0:
-            return True
-    return False

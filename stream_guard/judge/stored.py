@@ -11,6 +11,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from stream_guard.judge.equality import json_equal
+from stream_guard.judge.excerpts import Wanted, excerpt
+from stream_guard.judge.identity import args_digest
 from stream_guard.judge.model import Event, Json, resolved
 from stream_guard.judge.objections import Objection
 
@@ -33,7 +36,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     in_event: bool  # a tool_call event reported it
     excerpted: int = 0  # whether of its arguments only what the policy reads is left; 0: they are whole
     args: Json = None
-    digest: bytes = b""  # of its arguments: nobody can find others for it
+    digest: bytes = b""  # of its arguments, once they are no longer whole: nobody can find others for it
     event_id: str = ""  # under which it was asked or told, if it was
     refused: bool = False  # a gate refused it, and the rules were told
     # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
@@ -41,9 +44,25 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     asked: bool = False  # a gate was asked about it
     since: float | None = None  # when it was told or asked about, or allowed after a refusal
     whose: tuple[str, ...] = ()  # the values of whoever told of it first, by which keys of rules that stop count it
-    order: int = 0  # how many attempts of its session were told of before it
+    before: int = 0  # how many attempts with its id, tool and arguments its session had before
     lacks_args: bool = False  # what told of it left its arguments out
     contested: bool = False  # common readers differ on what its arguments are
+
+    def same_call(self, tool: str, args: Json, contested: bool) -> bool:
+        """Whether a call with this tool and these arguments is this attempt; it never depends on what was stored."""
+        if tool != self.tool or contested != self.contested:
+            return False
+        if self.excerpted:
+            return self.digest == args_digest(args, contested)
+        if args is None or self.args is None:  # left out, as some sources leave out an empty object
+            return not args and not self.args
+        return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
+
+    def keep_excerpt(self, places: Wanted) -> None:
+        """Keep of the arguments only a digest and what the policy reads."""
+        if not self.excerpted:
+            self.digest = args_digest(self.args, self.contested)
+            self.args, self.excerpted = None if self.args is None else excerpt(self.args, places), 1
 
     def may_be_repeated(self, now: float | None) -> bool:
         """Whether its answer may be asked for once more: it was no yes, or a yes that may have got lost just now."""

@@ -8,7 +8,6 @@ only update the session. An event that came in stays as it is: rules see copies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
@@ -19,14 +18,15 @@ from stream_guard.judge.catalogue import learn, with_handed
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.cross_session import CrossSessionRules
 from stream_guard.judge.evaluation import Findings, Objections
+from stream_guard.judge.excerpts import Wanted, excerpt, is_large
 from stream_guard.judge.findings import contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.identity import args_digest, attempt_number, count_attempt, derived_id
+from stream_guard.judge.identity import count_attempt, derived_id
 from stream_guard.judge.index import Plan
 from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.names import SeenName
 from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.judge.session import Session, Wanted, excerpt, is_large
+from stream_guard.judge.session import Session
 from stream_guard.judge.stored import FRESH, OpenCall
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
@@ -171,16 +171,13 @@ class Tracker:
             reading = UNREAD if is_deep(args) else None
         args, contested = (args, "") if reading is None else (reading.value, reading.contested)
         plan = self._engine.local.calls[tool]
-        exact = args_digest(args, contested=contested != "")
         if session.calls.by_id:
-            known = _match_block(session, _Sighting(call_id, tool, args, exact, contested), self._leniency(plan))
+            known = _match_block(session, _Sighting(call_id, tool, args, contested), self._leniency(plan))
             if known is not None:
                 self._merge(known, args)
                 return
         whose = self._late.whose(turn) if self._tells_callers else ()
-        opened = self._open_attempt(
-            session, _Sighting(call_id, tool, args, exact, contested), turn.time, whose, in_block=True
-        )
+        opened = self._open_attempt(session, call_id, tool, args, contested, turn.time, whose, None)
         if plan is not None or self._show_across is not None or name is not None or contested:
             unreadable = reading is not None and reading.unreadable
             call = call_in(turn, number, tool, call_id, args, opened)
@@ -192,10 +189,10 @@ class Tracker:
 
     def find_question(self, attempt: ToolCall, session: Session) -> OpenCall | None:
         """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
-        exact = args_digest(attempt.args, contested=attempt.contested != "")
         for call in session.calls.by_id.get(attempt.call_id, ()):
-            is_same = call.event_id == attempt.event_id and call.tool == attempt.tool and call.digest == exact
-            if is_same and (not call.asked or call.may_be_repeated(attempt.time)):
+            if call.event_id != attempt.event_id or (call.asked and not call.may_be_repeated(attempt.time)):
+                continue
+            if call.same_call(attempt.tool, attempt.args, attempt.contested != ""):
                 return call
         return None
 
@@ -222,9 +219,8 @@ class Tracker:
         may_be_known = call_id in unanswered or "" in unanswered if call_id else bool(unanswered)
         plan = self._engine.local.calls[tool]
         whose = self._late.whose(call) if self._tells_callers else ()
-        exact = args_digest(call.args, contested=call.contested != "")
-        seen = _Sighting(call_id, tool, call.args, exact, call.contested)
         if may_be_known:
+            seen = _Sighting(call_id, tool, call.args, call.contested)
             after = call.time - self._idle if call.asked and call.time is not None else -inf
             known = _match_event(session, call, seen, self._leniency(plan), whose, after)
             if known is not None:
@@ -234,7 +230,7 @@ class Tracker:
                     self._ask_late(call, known, session, out)
                 return Counted(call, known, is_repeat=True, asked_again=asked_again)
         session.part_active = True
-        opened = self._open_attempt(session, seen, call.time, whose, event_id=call.event_id)
+        opened = self._open_attempt(session, call_id, tool, call.args, call.contested, call.time, whose, call.event_id)
         opened.asked = call.asked
         call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
@@ -264,7 +260,7 @@ class Tracker:
         """Count a sighting of an attempt that is known."""
         self._counts.merged_calls += 1
         if args is not None and known.args is args and is_large(args):  # it brought the arguments
-            self._bound(known)
+            known.keep_excerpt(self._engine.places)
 
     def _leniency(self, plan: Plan | None) -> _Leniency:
         """Return which sighting of an attempt at the tool of a plan may leave the arguments out."""
@@ -274,52 +270,46 @@ class Tracker:
     def _open_attempt(
         self,
         session: Session,
-        seen: _Sighting,
+        call_id: str,
+        tool: str,
+        args: Json,
+        contested: str,
         time: float | None,
         whose: tuple[str, ...],
-        *,
-        event_id: str = "",
-        in_block: bool = False,
+        event_id: str | None,
     ) -> OpenCall:
         """Open an attempt that an event of this id, or else a block, was the first to tell of."""
-        calls, lasting = session.calls, session.lasting
+        calls, lasting, in_block = session.calls, session.lasting, event_id is None
         if calls.count >= self._max_open_calls:
             calls.drop(next(iter(calls.by_id.values()))[0])
             self._counts.evictions["open_calls"] += 1
             calls.lost = True
-        call_id, tool, args, exact, contested = seen
-        before = count_attempt(lasting.told, call_id, tool, exact, self._most_told)
         opened = OpenCall(
             call_id,
             tool,
-            attempt_number(session.id, call_id, tool, exact, before),
+            lasting.attempts,
             session.turns - 1,
             in_block,
             not in_block,
             0,
             args,
-            exact,
-            event_id,
+            b"",
+            event_id or "",
             False,  # by position: names take longer
             (),
             False,
             time,
             whose,
-            lasting.attempts,
+            count_attempt(lasting.told, call_id, tool, args, self._most_told),
             args is None,
             contested != "",
         )
         if is_large(args):
-            self._bound(opened)
+            opened.keep_excerpt(self._engine.places)
         calls.add(opened)
         lasting.attempts += 1
         self._tools[tool] += 1
         return opened
-
-    def _bound(self, opened: OpenCall) -> None:
-        """Keep of large arguments only what the policy reads."""
-        with suppress(TypeError, RecursionError):  # of callers in this process: a value that JSON does not have
-            opened.args, opened.excerpted = excerpt(opened.args, self._engine.places), 1
 
     def _show_call(self, plan: Plan | None, call: ToolCall, opened: OpenCall, session: Session, out: Findings) -> None:
         """Show a call to the rules, and keep what they have against it while it is open."""
@@ -447,6 +437,8 @@ def call_in(turn: Turn, number: int, tool: str, call_id: str, args: Json, opened
         index=opened.index,
         attempt=opened.attempt,
     )
+    if opened.before:
+        call = replace(call, before=opened.before)
     trace_id, agent_path, part, counts_as = turn.trace_id, turn.agent_path, turn.part, turn.counts_as
     if trace_id or agent_path or part or counts_as or not turn.captured:
         call = replace(
@@ -457,6 +449,8 @@ def call_in(turn: Turn, number: int, tool: str, call_id: str, args: Json, opened
 
 def stamped_call(call: ToolCall, opened: OpenCall) -> ToolCall:
     """Return a call with the number of the attempt that it is."""
+    if opened.before:
+        return replace(call, index=opened.index, attempt=opened.attempt, before=opened.before)
     return replace(call, index=opened.index, attempt=opened.attempt)
 
 
@@ -489,7 +483,6 @@ class _Sighting(NamedTuple):
     call_id: str
     tool: str
     args: Json
-    exact: bytes  # digest of the arguments
     contested: str
 
 
@@ -520,7 +513,7 @@ def _match_block(session: Session, seen: _Sighting, leniency: _Leniency) -> Open
         if not call.in_event or call.in_block:
             continue
         same_id = seen.call_id != "" and call.call_id == seen.call_id
-        if _is_same(call, seen) or (same_id and leniency.covers(call, seen)):
+        if call.same_call(seen.tool, seen.args, seen.contested != "") or (same_id and leniency.covers(call, seen)):
             call.in_block = True
             return _completed(session, call, seen)
     return None
@@ -543,7 +536,7 @@ def _match_event(
             continue
         if event.asked and not _may_be_asked(call, unnamed, whose, after):
             continue
-        if _is_same(call, seen) or (same_id and leniency.covers(call, seen)):
+        if call.same_call(seen.tool, seen.args, seen.contested != "") or (same_id and leniency.covers(call, seen)):
             call.in_event = True
             return _completed(session, call, seen)
     return None
@@ -556,14 +549,10 @@ def _may_be_asked(call: OpenCall, unnamed: bool, whose: tuple[str, ...], after: 
     return unnamed and call.refused and call.event_id[:1] == "~"
 
 
-def _is_same(call: OpenCall, seen: _Sighting) -> bool:
-    return call.tool == seen.tool and call.digest == seen.exact
-
-
 def _completed(session: Session, call: OpenCall, seen: _Sighting) -> OpenCall:
     """Return an attempt with what its first sighting left out: arguments, its id. A call with others is another one."""
     if seen.args is not None and call.lacks_args:
-        call.excerpted, call.args, call.digest, call.lacks_args = 0, seen.args, seen.exact, False
+        call.excerpted, call.args, call.lacks_args = 0, seen.args, False
     if seen.call_id and not call.call_id:
         session.calls.drop(call)
         call.call_id = seen.call_id

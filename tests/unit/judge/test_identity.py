@@ -91,7 +91,9 @@ def made_to_collide() -> tuple[ToolCall, ToolCall]:
 
 def test_a_call_that_was_made_to_collide_with_another_is_judged() -> None:
     first, second = made_to_collide()
-    assert xxhash.xxh3_64_intdigest(content_of(first, timed=True)) == xxhash.xxh3_64_intdigest(content_of(second, timed=True))
+    assert xxhash.xxh3_64_intdigest(content_of(first, timed=True)) == xxhash.xxh3_64_intdigest(
+        content_of(second, timed=True)
+    )
     for restart in (False, True):
         stream, found = Stream(), list[Finding]()
         stream.table.feed(first, found)
