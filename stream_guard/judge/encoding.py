@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 _pack: Final = msgspec.msgpack.Encoder().encode
 _JSON: Final = b"["  # how a list begins as JSON; no list begins so in msgpack
-
-Kind = TypeVar("Kind")
 
 
 def encode(value: Any) -> bytes:
@@ -26,7 +24,7 @@ def is_json(data: bytes) -> bool:
     return data[:1] == _JSON
 
 
-def decode(data: bytes, kind: type[Kind]) -> Kind:
+def decode(data: bytes, kind: Any) -> Any:
     """Return what ``encode`` wrote; raises ValueError or MsgspecError for anything else."""
     if is_json(data):
         return msgspec.convert(json.loads(data), kind, str_keys=True)

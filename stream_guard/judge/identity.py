@@ -27,6 +27,7 @@ _hash: Final = xxhash.xxh3_64_intdigest
 _blake2b: Final = blake2b
 _MOST_PARTS: Final = 100_000
 _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a walk
+MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
 
@@ -61,10 +62,10 @@ def own_id(event: Event, timed: bool) -> str:
     return f"{event.event_id}~{exact_content(event, timed)}"
 
 
-def derived_id(event: Event, told: Occurrences, most: int) -> str:
+def derived_id(event: Event, told: Occurrences) -> str:
     """Return the id of an event that came without one: made from its content, and how often that came before."""
     name = event.event_id or f"~{_told_exactly(event)[:_SHORT]}"
-    return f"{name}.{told.add(_hash(name.encode('utf-8', 'surrogatepass')), most)}"
+    return f"{name}.{told.add(_hash(name.encode('utf-8', 'surrogatepass')))}"
 
 
 def event_identity(event: Event) -> tuple[str, str]:
@@ -77,9 +78,9 @@ def event_identity(event: Event) -> tuple[str, str]:
     return given, _told_exactly(event)
 
 
-def count_attempt(told: Occurrences, call_id: str, tool: str, args: Json, most: int) -> int:
+def count_attempt(told: Occurrences, call_id: str, tool: str, args: Json) -> int:
     """Count an attempt at a tool with these arguments; return how many of these there were before in its session."""
-    return told.add(_hash(canonical((call_id, tool, {} if args is None else args))), most)
+    return told.add(_hash(canonical((call_id, tool, {} if args is None else args))))
 
 
 def attempt_identity(call: ToolCall) -> str:
@@ -204,7 +205,7 @@ class Occurrences:
         self._added = 0
         self._plain = True  # each count is 1
 
-    def add(self, key: int, most: int, /) -> int:
+    def add(self, key: int, /) -> int:
         """Count one more; return how many there were before."""
         counts = self._counts
         self._added += 1
@@ -212,7 +213,7 @@ class Occurrences:
         counts[key] = before + 1
         if before:
             self._plain = False
-        while len(counts) > most:
+        while len(counts) > MOST_TOLD:
             self._floor = max(self._floor, counts.pop(next(iter(counts))))
         return before
 

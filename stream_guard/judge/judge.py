@@ -89,7 +89,6 @@ class Judge:
             self.counts,
             show_across,
             max_open_calls=limits.max_open_calls,
-            most_told=limits.duplicate_window,
         )
         self._tracker.named = self._named
         self._idle = engine.policy.idle

@@ -68,14 +68,12 @@ class Tracker:
         show_across: ShowAcross | None,
         *,
         max_open_calls: int = 256,
-        most_told: int = 1000,
     ) -> None:
         self._engine = engine
         self._counts = counts
         self._show_across = show_across
         self._judges_parts = engine.judges_parts
         self._max_open_calls = max_open_calls
-        self._most_told = most_told
         self._names = engine.names
         self._derived = engine.derived or None
         self._tools = counts.tools
@@ -114,7 +112,7 @@ class Tracker:
 
     def _name(self, event: Event, session: Session) -> Event:
         """Return an event that came without an id under one that a replay repeats."""
-        given_id = derived_id(event, session.lasting.told, self._most_told)
+        given_id = derived_id(event, session.lasting.told)
         if self.named is not None:
             self.named(event, given_id)
         return replace(event, event_id=given_id)
@@ -300,7 +298,7 @@ class Tracker:
             False,
             time,
             whose,
-            count_attempt(lasting.told, call_id, tool, args, self._most_told),
+            count_attempt(lasting.told, call_id, tool, args),
             args is None,
             contested != "",
         )

@@ -74,13 +74,18 @@ def test_every_kind_of_that_version_has_a_rule() -> None:
     assert {rule.kind for rule in POLICY.rules} == set(REGISTRY.kinds) - LATER
 
 
+def without_ids(found: list[list[Json]]) -> list[list[Json]]:
+    """Findings without their ids, which are others since that version (docs/upgrade.md)."""
+    return [[*row[:4], *row[5:]] for row in found]
+
+
 def test_a_checkpoint_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
     shutil.copy(STORED / "checkpoint.db", tmp_path)
     store = CheckpointStore(tmp_path / "checkpoint.db")
     guard, found = judge(store, "second.jsonl")
     store.close()
     assert guard.counts.state_resets == 0
-    assert found == stored_findings()
+    assert without_ids(found) == without_ids(stored_findings())
 
 
 def test_without_the_checkpoint_the_findings_are_others(tmp_path: Path) -> None:

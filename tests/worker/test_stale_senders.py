@@ -83,7 +83,8 @@ class Receiver:
     def pay(self, sender: int, stamp: float, agent: str = "") -> None:
         """Receive a payment of a sender's agent."""
         agent, number = agent or f"agent-{sender}", len(self.log)
-        call = ToolCall(session_id=f"s{sender}", event_id=f"e{number}", time=stamp, agent=agent, tool="pay")
+        order = {"order": number}
+        call = ToolCall(session_id=f"s{sender}", event_id=f"e{number}", time=stamp, agent=agent, tool="pay", args=order)
         self.receive(EventMessage(sender, 1, (number, 1, 1), f"\0agent\0{agent}", 0, [], call))
 
     def clock(self, sender: int, watermark: float | None, *, unread_since: float | None = None) -> None:

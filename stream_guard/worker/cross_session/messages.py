@@ -6,6 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from stream_guard.judge.encoding import decode, encode, is_json
 from stream_guard.judge.model import Event, resolved
 from stream_guard.worker.rows import EventPosition
 
@@ -38,5 +39,11 @@ class ClockMessage(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 CrossSessionMessage: TypeAlias = EventMessage | ClockMessage
 
-encode_message: Final = msgspec.msgpack.Encoder().encode
-decode_message: Final = msgspec.msgpack.Decoder(CrossSessionMessage).decode
+encode_message: Final = encode
+_decode: Final = msgspec.msgpack.Decoder(CrossSessionMessage).decode
+
+
+def decode_message(data: bytes) -> CrossSessionMessage:
+    """Return a message as it was sent; an event may hold what only JSON has a form for."""
+    message: CrossSessionMessage = decode(data, CrossSessionMessage) if is_json(data) else _decode(data)
+    return message
