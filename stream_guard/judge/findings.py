@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -196,8 +197,10 @@ def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[
         return "attempt", event.session_id, attempt_identity(event)
     if event is not None:
         return "event", *event_identity(event)
-    time = "" if moment.time is None else str(float(moment.time))
-    return moment.at, time, key_state.ended_by if moment.at == "end" else ""
+    if moment.at == "deadline":
+        return moment.at, str(float(moment.time or 0.0))
+    # However the end came to light: on a stream a session may be closed as idle before the event that ends it comes.
+    return moment.at, str(key_state.began) if key_state.began < inf else key_state.ended_by
 
 
 def _key_values(bound: BoundRule, address: Address, key_state: KeyState) -> list[str]:

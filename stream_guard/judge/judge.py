@@ -317,7 +317,8 @@ class Judge:
                 self.counts.disbelieved_times += 1
                 if now == -inf:  # it must end some time
                     session.now = max(clock.now, 0.0) or clock.horizon
-                event = replace(event, time=session.now)  # it moves no window, limit or deadline of anybody
+                time = session.now  # the stamp moves no window, limit or deadline of anybody
+                event = replace(event, time=time)
             elif time < now:
                 self.counts.late_events += 1
             else:
@@ -326,6 +327,7 @@ class Judge:
                 elif session.timers:
                     self.engine.fire(session, time, out)
                 session.now = time
+            session.began = min(session.began, time)
         self._events[type(event)] += 1
         return self._tracker.apply(event, session, out)
 
@@ -340,7 +342,8 @@ class Judge:
             time = None
         elif time is not None:
             time = None if time < session.now else min(time, session.now + self._idle) if session.now > -inf else time
-        self._end(session, "closed", out, time=time, ended_by=end.event_id, keep=not self._may_end(end))
+        keep = not self._may_end(end)
+        self._end(session, "closed", out, time=time, ended_by="" if keep else end.event_id, keep=keep)
 
     def _may_end(self, end: SessionEnd) -> bool:
         """Whether limits begin anew after this end of a session."""
@@ -633,6 +636,7 @@ class Judge:
         if time >= key_state.now:
             self.engine.fire(key_state, time, out)
         key_state.now = max(key_state.now, time)
+        key_state.began = min(key_state.began, time)
         return key_state
 
     def _close_earlier(self, key_state: Session, out: Findings) -> None:

@@ -39,6 +39,7 @@ class KeyState:
 
     __slots__ = (
         "asleep",
+        "began",
         "cut",
         "ended_by",
         "forgotten",
@@ -68,7 +69,8 @@ class KeyState:
         self.last_run_id = ""
         self.last_agent = ""
         self.last_labels: dict[str, str] = {}
-        self.ended_by = ""  # the id of the event that says so, while its end is judged
+        self.ended_by = ""  # of an end for good, while it is judged: the id of the event that says so
+        self.began = inf  # the earliest event time seen
         self.now = -inf  # the latest event time seen
         self.turns = 0
         self.part = 0  # number of user-initiated parts before the current one

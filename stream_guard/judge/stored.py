@@ -123,6 +123,7 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     forgotten: bytes = b""  # a sketch of the addresses of slots that were forgotten
     told: tuple[int, bytes, bytes] = (0, b"", b"")  # how often attempts were told of
     catalogue: bytes = b""  # schemas of the tools that the session declared
+    began: float | None = None  # the earliest event time
 
 
 @resolved

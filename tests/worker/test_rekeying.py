@@ -87,7 +87,7 @@ def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> No
     asyncio.run(stage.process({TopicPartition("events", number): records}, lambda _: None))
 
 
-def open_partition(rows: dict[bytes, bytes], policy: Path, now: Callable[[], float] = lambda: 0.0) -> RekeyedPartition:
+def open_partition(rows: dict[bytes, bytes], policy: Path, now: Callable[[], float] = time.time) -> RekeyedPartition:
     counts = Counts()
     engine = Engine(load_policy(policy, build_registry()), counts, mode="stream")
     letters = DeadLetters(None, counts, format_name="native")
