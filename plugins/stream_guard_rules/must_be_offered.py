@@ -10,7 +10,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, evict_oldest, was_forgotten
 from stream_guard_rules.shared.tool_definitions import definitions, offered_in, schema_of
 
 Check: TypeAlias = Literal["tool", "arguments", "required", "types", "version", "changing"]
@@ -189,7 +189,7 @@ class MustBeOffered(sg.Rule[MustBeOfferedParams, MustBeOfferedState]):
         return self._compare(call, arguments)
 
     def _not_offered(self, tool: str, name: str, state: MustBeOfferedState) -> sg.Verdict:
-        if was_forgotten(name, state.forgotten):
+        if was_forgotten(name, state):
             return FORGOTTEN
         if state.unread:
             return UNREAD
@@ -214,10 +214,8 @@ class MustBeOffered(sg.Rule[MustBeOfferedParams, MustBeOfferedState]):
             why = _retirement(name, tool, names)
             if why:
                 state.retired[key] = why
-        for key in list(state.tools)[: max(0, len(state.tools) - _MOST_TOOLS)]:
-            del state.tools[key]
-            state.retired.pop(key, None)
-            state.forgotten = note_forgotten(key, state.forgotten)
+        evict_oldest(state.tools, _MOST_TOOLS, state)
+        state.retired = {key: why for key, why in state.retired.items() if key in state.tools}
         state.unread = state.unread or len(listed) > _MOST_TOOLS
 
     def _compare(self, call: sg.ToolCall, declared: dict[str, str]) -> sg.Hit | None:

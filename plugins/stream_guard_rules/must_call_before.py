@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 from pydantic import AliasChoices, Field, field_validator
@@ -11,11 +12,12 @@ import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_relative
 from stream_guard_rules.shared.digests import digest
 from stream_guard_rules.shared.evidence import as_evidence, spoken
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten, with_room
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
 _SHOWN = 80  # characters of an argument in a message
+_EARLY = "early "  # before the values of early calls, among those that were forgotten
 
 # How far an attempt at `first` has come.
 _HELD, _TRIED, _RAN = 0, 1, 2
@@ -46,7 +48,8 @@ class MustCallBeforeParams(sg.Params):
     )
     reset_on: sg.ToolPattern | None = Field(
         default=None,
-        description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time",
+        description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time. With "
+        "`same_arg`, the `first` of the same value, or of all values where the call has no such argument",
     )
 
     @field_validator("same_arg")
@@ -85,19 +88,21 @@ class MustCallBeforeState(sg.State):
     firsts: tuple[First, ...] = ()
     waiting: tuple[Waiting, ...] = ()
     unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
-    forgotten: sg.Sketch | None = None  # values of early calls of `second` that were forgotten
+    forgotten: sg.Sketch | None = None  # values of attempts at `first` and of early calls of `second` that were evicted
+    evicted_until: float = -inf  # the latest time of such an attempt at `first`
 
 
 class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     """``second`` must not be called until ``first`` has been.
 
     An attempt at ``first`` counts unless a gate stopped it: a blocked attempt unlocks nothing. With a ``when``,
-    ``first`` and ``reset_on`` count outside the gate too. The last 128 attempts at ``first`` are remembered; with
-    ``same_arg``, an older one is forgotten and its ``second`` fires. With ``if_first_absent: ignore``, the last 32
-    early calls of ``second`` are remembered; a ``first`` for one that was forgotten could not be judged.
+    ``first`` and ``reset_on`` count outside the gate too. The last 128 attempts at ``first`` are remembered; a
+    ``second`` for an older one could not be judged. With ``if_first_absent: ignore``, the last 32 early calls of
+    ``second`` are remembered; a ``first`` for one that was forgotten could not be judged.
     """
 
     kind = "must_call_before"
+    state_version = 2
     state_limit = 10240
     examples = (
         sg.Example(
@@ -189,6 +194,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             return None
         first = _find(result.attempt, state)
         if first is None:
+            if state.forgotten is not None and self._first.matches(result.tool):
+                state.evicted_until = max(state.evicted_until, result.time or 0.0)  # good from its result on
             return None
         late = self._late_hit(first, result.tool, state) if must_succeed and state.waiting else None
         if self._unlocks_for_good:
@@ -236,18 +243,24 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         value = self._argument.find(call)
         return None if value is sg.MISSING or value is None else digest(value)
 
-    def _judge(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | None:
+    def _judge(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         value = self._value(call)
         if any(self._unlocks(first, value, call.time) for first in state.firsts):
             return None
+        if state.forgotten is not None and value is not None and self._may_have_come(value, call.time, state):
+            return FORGOTTEN
         if not self._ignores_absence:
             return sg.Hit(self._detail(call), self._evidence(call), advice=self._advice(call))
         if value is not None:
-            kept = state.waiting[max(0, len(state.waiting) - _MOST_WAITING + 1) :]
-            if len(kept) < len(state.waiting) and all(early.value != state.waiting[0].value for early in kept):
-                state.forgotten = note_forgotten(state.waiting[0].value, state.forgotten)
-            state.waiting = (*kept, Waiting(call.attempt, call.index, value))
+            early = Waiting(call.attempt, call.index, value)
+            state.waiting = (*with_room(state.waiting, _MOST_WAITING, _early_name, state), early)
         return None
+
+    def _may_have_come(self, value: str, now: float | None, state: MustCallBeforeState) -> bool:
+        """Whether an attempt at ``first`` that was evicted may be good for this value."""
+        within = self._within
+        is_young = within is None or now is None or now - state.evicted_until < within
+        return is_young and was_forgotten(value, state)
 
     def _detail(self, call: sg.ToolCall) -> str:
         """Return what was called before what; with ``same_arg``: "Edit of a.py was called before Read of it"."""
@@ -283,22 +296,37 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _remember_first(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Remember an attempt at ``first``, after forgetting the earlier ones if the call resets them."""
         if self._reset is not None and self._reset.matches(call.tool):
-            state.firsts = ()
+            self._reset_firsts(self._value(call), state)
         if not self._first.matches(call.tool):
             return None
-        value = "" if self._argument is None else self._value(call)
+        value = self._value(call)
         if value is None:
             return None
         first = First(call.attempt, _TRIED, call.time, value)
-        firsts = state.firsts
-        state.firsts = (*firsts[1 - _MOST_FIRSTS :], first) if firsts else (first,)
+        if len(state.firsts) >= _MOST_FIRSTS:
+            self._evict_first(state)
+        state.firsts = (*state.firsts, first)
         return self._late_hit(first, call.tool, state) if state.waiting and not self._must_succeed else None
+
+    def _reset_firsts(self, value: str | None, state: MustCallBeforeState) -> None:
+        """Forget what came before for the value, or for all values where the call names none."""
+        state.firsts = tuple([first for first in state.firsts if value is not None and first.value != value])
+        if not state.firsts and not self._ignores_absence and (value is None or self._argument is None):
+            state.forgotten = None
+
+    def _evict_first(self, state: MustCallBeforeState) -> None:
+        """Evict the oldest attempt at ``first``; one that ran and is younger stands for it."""
+        oldest, *rest = state.firsts
+        state.firsts = tuple(rest)
+        if not any(first.value == oldest.value and first.standing == _RAN for first in rest):
+            note_forgotten(oldest.value, state)
+            state.evicted_until = max(state.evicted_until, oldest.time or 0.0)
 
     def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""
         early = [call for call in state.waiting if call.value == first.value and call.attempt != first.attempt]
         if not early:
-            return FORGOTTEN if was_forgotten(first.value, state.forgotten) else None
+            return FORGOTTEN if was_forgotten(_EARLY + first.value, state) else None
         state.waiting = tuple([call for call in state.waiting if call not in early])
         return sg.Hit(
             f"{tool} came after {self.params.second}, which must wait for it",
@@ -316,6 +344,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def _forget(self, attempt: int, state: MustCallBeforeState) -> None:
         state.firsts = tuple([first for first in state.firsts if first.attempt != attempt])
         state.waiting = tuple([call for call in state.waiting if call.attempt != attempt])
+
+
+def _early_name(early: Waiting) -> str:
+    return _EARLY + early.value
 
 
 def _find(attempt: int, state: MustCallBeforeState) -> First | None:

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, was_forgotten, with_room
 
 _MOST_LOOKUPS: Final = 32
 _MOST_EQUAL: Final = 8
@@ -188,9 +188,10 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         lookup = next((one for one in reversed(state.lookups) if one.known and one.key == key_digest), None)
         evidence = {"tool": call.tool, "lookup": self.params.lookup.text}
         if lookup is None:
-            if self.params.if_absent == "fire":
-                return sg.Hit(f"{call.tool} was called without looking it up", evidence)
-            return FORGOTTEN if was_forgotten(key_digest, state.forgotten) else None
+            if was_forgotten(key_digest, state):
+                return FORGOTTEN
+            is_hit = self.params.if_absent == "fire"
+            return sg.Hit(f"{call.tool} was called without looking it up", evidence) if is_hit else None
         if not lookup.right:
             return sg.Hit(f"{call.tool} does not fit what was looked up", evidence)
         for number, (argument, _) in enumerate(self._equal):
@@ -202,9 +203,11 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
 
 
 def _remember(lookup: Lookup, state: MustMatchLookupState) -> None:
-    if len(state.lookups) >= _MOST_LOOKUPS:
-        state.forgotten = note_forgotten(state.lookups[0].key, state.forgotten)
-    state.lookups = [*state.lookups[1 - _MOST_LOOKUPS :], lookup]
+    state.lookups = [*with_room(state.lookups, _MOST_LOOKUPS, _key_of, state), lookup]
+
+
+def _key_of(lookup: Lookup) -> str:
+    return lookup.key
 
 
 def _parsed(output: sg.Json) -> sg.Json:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import digest_of_found, short_digest
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, was_forgotten, with_room
 
 _MOST_APPROVALS: Final = 32
 
@@ -110,7 +110,7 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
             return None
         approval = next((one for one in reversed(state.approvals) if one.given and one.key == key), None)
         if approval is None:
-            return FORGOTTEN if was_forgotten(key, state.forgotten) else None
+            return FORGOTTEN if was_forgotten(key, state) else None
         if approval.args == args:
             return None
         return sg.Hit(f"{call.tool} has other arguments than what was approved", {"tool": call.tool})
@@ -135,6 +135,8 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
 
 
 def _remember(approval: GivenApproval, state: NoChangeAfterApprovalState) -> None:
-    if len(state.approvals) >= _MOST_APPROVALS:
-        state.forgotten = note_forgotten(state.approvals[0].key, state.forgotten)
-    state.approvals = [*state.approvals[1 - _MOST_APPROVALS :], approval]
+    state.approvals = [*with_room(state.approvals, _MOST_APPROVALS, _key_of, state), approval]
+
+
+def _key_of(approval: GivenApproval) -> str:
+    return approval.key

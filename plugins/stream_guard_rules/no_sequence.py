@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 
@@ -28,6 +29,13 @@ class StepParams(sg.Params):
     when: sg.Condition | None = Field(default=None, description="conditions over the event itself")
     at_least: int = Field(default=1, ge=1, le=100, description="how many of them make the step")
 
+    @model_validator(mode="after")
+    def _has_a_tool(self) -> StepParams:
+        if self.tool is not None and self.on in {"turn", "user"}:
+            message = '"tool" is about calls and results; leave it out, or write "on": "call" or "on": "result"'
+            raise PydanticCustomError("tool", message)
+        return self
+
 
 class NoSequenceParams(sg.Params):
     """Parameters of ``no_sequence``."""
@@ -40,28 +48,38 @@ class NoSequenceParams(sg.Params):
     )
     unordered: bool = Field(default=False, description="the steps before the last may come in any order")
     unless_between: StepParams | None = Field(
-        default=None, description="an event that begins anew: what came before it does not count"
+        default=None,
+        description="an event that begins anew: what came before it does not count; with `at_least`, so many of them "
+        "must lie between the first step and the last",
     )
 
 
-class NoSequenceState(sg.State):
-    """Progress of the steps: for each, when those up to it began, how many of its events came, and what came."""
+class Began(sg.State):
+    """Where a chain of steps began: the time of its first event, and how many events had begun anew until then."""
 
-    starts: list[float | None] = []
-    counts: list[int] = []
-    firsts: list[float] = []
+    time: float
+    resets: int
+
+
+class NoSequenceState(sg.State):
+    """Progress of the steps: where the latest chains began that end in 1, 2, ... events of each step; what came."""
+
+    chains: list[list[Began]] = []
+    resets: int = 0
     trails: list[list[str]] = []
 
 
 class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
     """The steps must not come one after the other; each event of the last step is a hit.
 
-    Other events may lie in between. An event counts for one place in the order. Conditions are about the event
+    Other events may lie in between. An event counts for one place in the order; of all ways to choose the events,
+    the one that begins last counts for ``within_seconds`` and ``unless_between``. Conditions are about the event
     itself, such as ``labels.x``, ``tool.args.x`` or ``tool.result.output.x``.
     """
 
     kind = "no_sequence"
-    state_limit = 8192
+    state_version = 2
+    state_limit = 20480
     examples = (
         sg.Example(
             claim="a grant and its use within the time is a hit",
@@ -154,70 +172,59 @@ class NoSequence(sg.Rule[NoSequenceParams, NoSequenceState]):
         return self._advance_all(message, state)
 
     def _advance_all(self, event: sg.Event, state: NoSequenceState) -> sg.Verdict:
-        now = event.time or 0.0
-        if not state.starts:
-            state.starts, state.counts = [None] * self._last, [0] * (self._last + 1)
-        if not state.trails:
-            state.trails = [[] for _ in range(self._last)]
+        if not state.chains:
+            state.chains, state.trails = [[] for _ in self._steps], [[] for _ in self._steps]
         if self._reset_step is not None and self._reset_step.fits(event):
-            state.starts, state.counts, state.firsts = [None] * self._last, [0] * (self._last + 1), []
-        hit = self._finish(event, now, state)
+            state.resets += 1
+        fits_last = False
         # From the last to the first: an event that fits two steps does not lead to itself.
-        for number in range(self._last - 1, -1, -1):
-            if self._steps[number].fits(event) and self._advance(number, now, state):
-                before = [] if number == 0 or self.params.unordered else state.trails[number - 1]
-                state.trails[number] = [*before, self._steps[number].name(event)]
-        if hit is None:
-            for step in self._steps:
-                if step.lacks(event):
-                    return sg.Unsure("unevaluable", "a field that a step reads")
-        return hit
+        for number in range(self._last, -1, -1):
+            if self._steps[number].fits(event):
+                self._take(number, event, state)
+                fits_last = fits_last or number == self._last
+        if fits_last and self._is_chain(state, event.time or 0.0):
+            return self._hit(state)
+        for step in self._steps:
+            if step.lacks(event):
+                return sg.Unsure("unevaluable", "a field that a step reads")
+        return None
 
-    def _finish(self, event: sg.Event, now: float, state: NoSequenceState) -> sg.Hit | None:
-        step = self._steps[self._last]
-        if not step.fits(event):
+    def _take(self, number: int, event: sg.Event, state: NoSequenceState) -> None:
+        """Let the chains that end in this step be longer by the event."""
+        step, chains = self._steps[number], state.chains
+        began = self._chain_before(number, event.time or 0.0, state)
+        if began is None:
+            return
+        chains[number] = [began, *chains[number][: step.at_least - 1]]
+        if len(chains[number]) == step.at_least:
+            before = [] if number == 0 else state.trails[number - 1]
+            if self.params.unordered:
+                before = [name for trail in state.trails[:-1] for name in trail] if number == self._last else []
+            state.trails[number] = [*before, step.name(event)]
+
+    def _chain_before(self, number: int, now: float, state: NoSequenceState) -> Began | None:
+        """Return where the chain began that an event of this step goes on with; None: there is none yet."""
+        if number == 0 or (self.params.unordered and number < self._last):
+            return Began(now, state.resets)
+        complete = range(self._last) if self.params.unordered else range(number - 1, number)
+        found = [state.chains[one][-1] for one in complete if len(state.chains[one]) == self._steps[one].at_least]
+        if len(found) < len(complete):
             return None
-        starts = state.starts if self.params.unordered else state.starts[-1:]
-        for start in starts:
-            if start is None or self._is_expired(start, now):
-                state.counts[self._last] = 0
-                return None
-        state.counts[self._last] = min(state.counts[self._last] + 1, step.at_least)
-        if state.counts[self._last] < step.at_least:
-            return None
-        trails = state.trails if self.params.unordered else state.trails[-1:]
-        # A state that an earlier version stored does not say what its steps were.
-        names = [name for trail in trails for name in trail] or [f"{self._last} earlier steps"]
-        before = " and ".join(names) if self.params.unordered else ", then ".join(names)
-        return sg.Hit(f"{before}, then {step.name(event)}", {"steps": [*names, step.name(event)]})
+        return Began(min(one.time for one in found), min(one.resets for one in found))
 
-    def _advance(self, number: int, now: float, state: NoSequenceState) -> bool:
-        """Count an event of a step before the last, and note when the steps up to it began; whether it is made."""
-        step = self._steps[number]
-        if number == 0 or self.params.unordered:
-            if step.at_least == 1:
-                state.starts[number] = now
-                return True
-            state.counts[number] = min(state.counts[number] + 1, step.at_least)
-            if number == 0 and not self.params.unordered:
-                state.firsts = [*state.firsts[1 - step.at_least :], now]
-                state.starts[0] = state.firsts[0] if len(state.firsts) == step.at_least else None
-            elif state.counts[number] == step.at_least:
-                state.starts[number] = now
-            return state.counts[number] == step.at_least
-        before = state.starts[number - 1]
-        if before is None or self._is_expired(before, now):
-            state.counts[number] = 0
+    def _is_chain(self, state: NoSequenceState, now: float) -> bool:
+        """Whether all steps came, in time, and with too little in between that begins anew."""
+        ended = state.chains[self._last]
+        if len(ended) < self._steps[self._last].at_least:
             return False
-        state.counts[number] += 1
-        if state.counts[number] < step.at_least:
-            return False
-        state.starts[number], state.counts[number] = before, 0
-        return True
+        span, reset = self.params.within_seconds, self._reset_step
+        is_in_time = span is None or now - ended[-1].time <= span
+        return is_in_time and (reset is None or state.resets - ended[-1].resets < reset.at_least)
 
-    def _is_expired(self, start: float, now: float) -> bool:
-        span = self.params.within_seconds
-        return span is not None and now - start > span
+    def _hit(self, state: NoSequenceState) -> sg.Hit:
+        *before, last = state.trails[self._last]
+        joined = " and ".join(before) if self.params.unordered else ", then ".join(before)
+        return sg.Hit(f"{joined}, then {last}", {"steps": [*before, last]})
 
 
 class _Step:

@@ -10,7 +10,7 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
 from stream_guard_rules.shared.json_texts import strings_in
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, evict_oldest, was_forgotten
 from stream_guard_rules.shared.tool_definitions import definitions, offered_in
 
 Change: TypeAlias = Literal["new", "changed", "renamed", "instructions"]
@@ -124,7 +124,7 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         if state.forgotten is None and not state.unread:
             return None
         name = short_digest(call.tool)
-        if was_forgotten(name, state.forgotten):
+        if was_forgotten(name, state):
             return FORGOTTEN
         return UNREAD if state.unread and name not in state.known else None
 
@@ -146,9 +146,7 @@ class NoToolChange(sg.Rule[NoToolChangeParams, NoToolChangeState]):
         for one, why in found:
             state.suspect[short_digest(one.name)] = why
         for held in (state.known, state.suspect):
-            for name in list(held)[: max(0, len(held) - _MOST_TOOLS)]:
-                del held[name]
-                state.forgotten = note_forgotten(name, state.forgotten)
+            evict_oldest(held, _MOST_TOOLS, state)
         state.unread = state.unread or len(listed) > _MOST_TOOLS
         if not found:
             return None

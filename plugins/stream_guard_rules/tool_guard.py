@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import digest
-from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 from stream_guard_rules.shared.predicate_tests import Compiler, Numbers
 from stream_guard_rules.shared.predicate_words import PredicateWords, what_would_pass
 from stream_guard_rules.shared.predicates import (
@@ -176,7 +176,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
 
     def _hangs_on_forgotten(self, call: sg.ToolCall, numbers: Numbers, state: ToolGuardState) -> bool:
         """Whether the count of a run that was forgotten decides: what was counted since does not make it a hit."""
-        if not was_forgotten(_run_name(call), state.forgotten):
+        if not was_forgotten(_run_name(call), state):
             return False
         pairs = zip(self._counters, numbers, strict=True)
         unknown = [None if counter.scope == "run" else number for counter, number in pairs]
@@ -309,9 +309,7 @@ def _run_of(call: sg.ToolCall, state: ToolGuardState, counters: int) -> list[int
     if counted is None:
         counted = runs[run] = [0] * counters
         if len(runs) > _MOST_RUNS:
-            oldest = next(iter(runs))
-            del runs[oldest]
-            state.forgotten = note_forgotten(oldest, state.forgotten)
+            evict_oldest(runs, _MOST_RUNS, state)
     elif len(runs) > 1:
         del runs[run]
         runs[run] = counted
