@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shared.announced_calls import NO_TURNS
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.evidence import as_evidence, cut
 from stream_guard_rules.shared.fingerprints import (
@@ -20,7 +21,7 @@ from stream_guard_rules.shared.fingerprints import (
     value_fingerprints,
 )
 from stream_guard_rules.shared.json_texts import texts_in
-from stream_guard_rules.shared.lost_memory import UNREAD
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 from stream_guard_rules.shared.prompts import system_prompt
 
@@ -68,6 +69,7 @@ class ArgProvenanceState(sg.State):
     system: int = -1
     denied: sg.Sketch = msgspec.field(default_factory=sg.Sketch)  # what sources had that are not allowed, and no other
     unread: int = 0  # the sources of which not everything was read
+    allowed: sg.Sketch = msgspec.field(default_factory=sg.Sketch)  # what allowed sources had that was forgotten
 
 
 class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
@@ -75,12 +77,14 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
 
     Values are compared by their letters and digits, numbers as numbers. Of each text the first 200,000 characters are
     looked at: behind a longer one of a source that `deny` names, no value is judged whose origin is not known. Up to
-    3072 pieces are remembered exactly, and the oldest are forgotten first: then `allow` is a hit. What only sources
-    had that `deny` names is never forgotten: beyond that, it is kept in a sketch, which may claim a value too many.
+    3072 pieces are remembered exactly, and the oldest are forgotten first: a value that one of them would excuse could
+    not be judged. What only sources had that `deny` names is never forgotten: beyond that, it is kept in a sketch,
+    which may claim a value too many.
     """
 
     kind = "arg_provenance"
-    state_limit = 114688
+    state_version = 2
+    state_limit = 180224
     examples = (
         sg.Example(
             claim="an account that the user did not name is a hit",
@@ -161,6 +165,8 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         if text and (number := crc32(text.encode("utf-8", "replace"))) != state.system:
             state.system = number
             self._remember(text, _SYSTEM, state)
+        if turn.request is not None and state.system < 0:
+            state.system = 0
         return sg.Unsure("unevaluable", "the request") if turn.request is None else None
 
     def on_tool_result(self, result: sg.ToolResult, state: ArgProvenanceState) -> sg.Verdict:
@@ -180,16 +186,20 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         found = self._path.find(call)
         if found is sg.MISSING or found is None:
             return sg.Unsure("unevaluable", "arguments") if call.args is None else None
-        is_unsure = False
+        unsure: sg.Unsure | None = None
         for text in texts_in(found):
             known, own = self._origins(text, state), set(value_fingerprints(text))
             why = self._objection(known, own)
-            if why:
+            if why and self._awaits_prompt(state) and not self._objection(known | _SYSTEM, own):
+                unsure = NO_TURNS
+            elif why and state.allowed.bits and not self._objection(self._origins(text, state, self._exact_bits), own):
+                unsure = FORGOTTEN
+            elif why:
                 evidence = {"tool": call.tool, "path": self.params.path, "value": as_evidence(cut(text))}
                 return sg.Hit(f"{self.params.path} of {call.tool} {why}", evidence)
             if state.unread & self._denied_bits and not self._is_excused(known, own):
-                is_unsure = True
-        return UNREAD if is_unsure else None
+                unsure = unsure or UNREAD
+        return unsure
 
     def on_ungated(self, event: sg.Event, state: ArgProvenanceState) -> None:
         """Remember sources outside the gate too."""
@@ -203,6 +213,10 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
         if self.params.allow is not None and not known & self._allowed_bits and not own & self._allowed_values:
             return "comes from no source that is allowed"
         return ""
+
+    def _awaits_prompt(self, state: ArgProvenanceState) -> bool:
+        """Whether the system prompt would be a good source, and no request has told it so far."""
+        return bool(self._excused_bits & _SYSTEM) and state.system < 0
 
     def _is_excused(self, known: int, own: set[int]) -> bool:
         """Whether a value may come from where it should not: it has a good source too."""
@@ -225,26 +239,30 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
                 del known[one]
                 if bits & self._denied_bits:
                     state.denied.add(one, _SKETCH_BYTES)
-        if self._denied_bits:
-            for one in list(islice(known, max(0, len(known) - _MOST_FINGERPRINTS))):
-                if known[one] & self._denied_bits:
-                    state.denied.add(one, _SKETCH_BYTES)
+        for one in list(islice(known, max(0, len(known) - _MOST_FINGERPRINTS))):
+            state.allowed.add(one, _SKETCH_BYTES)
+            if known[one] & self._denied_bits:
+                state.denied.add(one, _SKETCH_BYTES)
         drop_oldest(known, _MOST_FINGERPRINTS)
 
-    def _origins(self, text: str, state: ArgProvenanceState) -> int:
-        """Return the sources that had the value as a whole, or else each of its pieces."""
-        whole = [self._sources_of(one, state) for one in value_fingerprints(text)]
+    def _origins(self, text: str, state: ArgProvenanceState, forgotten: int = 0) -> int:
+        """Return the sources that had the value as a whole, or else each of its pieces.
+
+        ``forgotten`` are the sources that had whatever may have been forgotten.
+        """
+        whole = [self._sources_of(one, state, forgotten) for one in value_fingerprints(text)]
         if any(whole):
             return whole[0]
         common = -1
         for one in fingerprints_of(text, 1):
-            common &= self._sources_of(one, state)
+            common &= self._sources_of(one, state, forgotten)
         if common < 0:  # no pieces
             return 0
         return common & self._denied_bits if len(text) > MOST_TEXT else common
 
-    def _sources_of(self, one: int, state: ArgProvenanceState) -> int:
-        return state.marks.get(one, 0) | (self._sketched_bits if one in state.denied else 0)
+    def _sources_of(self, one: int, state: ArgProvenanceState, forgotten: int) -> int:
+        known = state.marks.get(one, 0) | (self._sketched_bits if one in state.denied else 0)
+        return known | (forgotten if forgotten and one in state.allowed else 0)
 
 
 def _bits(origins: Origins | None, tools: int) -> int:

@@ -174,6 +174,8 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
         """Fire when the formula is not true; a session without turns is not judged."""
         if state.over or state.index < 0 or state.after in self._monitor.accepting:
             return None
+        if state.after in self._monitor.lost:  # by the calls that a turn announced and that did not come
+            return self._fire(state)
         formula = cut(self.params.formula)
         return sg.Hit(f"the session ended before this came true: {formula}", {"formula": formula}, state.index)
 

@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shared.announced_calls import awaits_calls
 from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 
 _MOST_RUNS: Final = 512
 
@@ -33,20 +35,22 @@ class MaxDelegationParams(sg.Params):
 
 
 class MaxDelegationState(sg.State):
-    """The runs that were seen, and when the latest of them began."""
+    """The runs that were seen, when the latest of them began, and the names of those that were forgotten."""
 
     seen: dict[str, bool] = {}  # whether there was room for the run when it began
     began: list[float] = []
+    forgotten: sg.Sketch | None = None
 
 
 class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
     """An agent's run must not lie deeper than ``depth``, and no more than ``runs`` may begin ``within_seconds``.
 
-    It fires at the first turn of the run that is too deep or too many, and at every call of it: none of them may run.
-    The latest 512 runs are remembered.
+    It fires at every call of the run that is too deep or too many, because none of them may run, and at its first turn
+    where that calls nothing. The latest 512 runs are remembered; one that was forgotten could not be judged by number.
     """
 
     kind = "max_delegation"
+    state_version = 2
     state_limit = 16384
     examples = (
         sg.Example(
@@ -78,35 +82,38 @@ class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
         """A clock, for a span of time."""
         return frozenset(("clock",) if self.params.within_seconds is not None else ())
 
-    def on_turn(self, turn: sg.Turn, state: MaxDelegationState) -> sg.Hit | None:
-        """Judge the run at its first turn."""
+    def on_turn(self, turn: sg.Turn, state: MaxDelegationState) -> sg.Hit | sg.Unsure | None:
+        """Judge the run at its first turn, unless its calls do."""
         known = _name(turn) in state.seen
-        hit = self._judge(turn, state)
-        return None if known else hit
+        verdict = self._judge(turn, state)
+        return None if known or turn.tools or awaits_calls(turn) else verdict
 
-    def on_tool_call(self, call: sg.ToolCall, state: MaxDelegationState) -> sg.Hit | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MaxDelegationState) -> sg.Hit | sg.Unsure | None:
         """Judge the run at each of its calls: the second one is as wrong as the first."""
         return self._judge(call, state)
 
-    def _judge(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> sg.Hit | None:
+    def _judge(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> sg.Hit | sg.Unsure | None:
         has_room = self._note(event, state)
         depth, most = len(event.agent_path), self.params.depth
         if most is not None and depth > most:
             evidence = {"agent": event.agent, "depth": depth, "limit": most}
             return sg.Hit(f"{depth} agents stand above this one, {most} are allowed", evidence)
+        if has_room is None:
+            return FORGOTTEN
         if has_room:
             return None
         evidence = {"agent": event.agent, "limit": self.params.runs}
         return sg.Hit(f"one run more than the {self.params.runs} that are allowed", evidence)
 
-    def _note(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> bool:
-        """Count the run of an event unless it was counted before; return whether there was room for it."""
+    def _note(self, event: sg.Turn | sg.ToolCall, state: MaxDelegationState) -> bool | None:
+        """Count the run of an event unless it was counted before; return whether there was room, None: forgotten."""
         run, most = _name(event), self.params.runs
         has_room = state.seen.get(run)
         if has_room is None:
+            if most is not None and was_forgotten(run, state):
+                return None
             state.seen[run] = True
-            if len(state.seen) > _MOST_RUNS:
-                del state.seen[next(iter(state.seen))]
+            evict_oldest(state.seen, _MOST_RUNS, state)
             has_room = state.seen[run] = most is None or self._count(event.time, state) <= most
         return has_room
 

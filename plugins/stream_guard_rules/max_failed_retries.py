@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Final
 
 from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.digests import short_digest
-from stream_guard_rules.shared.lost_memory import FORGOTTEN
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 
 _MOST_TOOLS: Final = 32
 
@@ -29,16 +30,20 @@ class MaxFailedRetriesState(sg.State):
 
     attempts: dict[int, str] = {}
     failures: dict[str, list[float]] = {}
+    forgotten: sg.Sketch | None = None
+    evicted_until: float = -inf  # the latest failure among those that were forgotten
 
 
 class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     """The same call must not fail more than ``n`` times ``within_seconds``: the same tool with the same arguments.
 
     It fires at the failure that is too many. A success of the same call in between does not reset the count, unless
-    ``success_resets`` says so: only time does. The latest 32 open attempts and 16 failing calls are remembered.
+    ``success_resets`` says so: only time does. The latest 32 open attempts and 16 failing calls are remembered; the
+    failure of a call that was forgotten could not be judged.
     """
 
     kind = "max_failed_retries"
+    state_version = 2
     equates_arguments = True
     state_limit = 32768
     examples = (
@@ -109,8 +114,7 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
         if call.args is None:
             return sg.Unsure("unevaluable", "arguments")
         state.attempts[call.attempt] = short_digest([call.tool, call.args])
-        if len(state.attempts) > _MOST_TOOLS:
-            del state.attempts[next(iter(state.attempts))]
+        evict_oldest(state.attempts, _MOST_TOOLS, state)
         return None
 
     def on_tool_result(self, result: sg.ToolResult, state: MaxFailedRetriesState) -> sg.Verdict:
@@ -121,13 +125,16 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
         if result.status != "error" or result.time is None:
             return None
         if call is None:
-            return FORGOTTEN if len(state.attempts) >= _MOST_TOOLS else None
+            return FORGOTTEN if was_forgotten(str(result.attempt), state) else None
         now, most = result.time, self.params.n + 1
         recent = [time for time in state.failures.pop(call, []) if time > now - self.params.within_seconds]
         state.failures[call] = recent = [*recent, now][-most:]
         if len(state.failures) > _MOST_TOOLS // 2:
-            del state.failures[next(iter(state.failures))]
+            oldest = next(iter(state.failures.values()))
+            state.evicted_until = max(state.evicted_until, oldest[-1])
+            evict_oldest(state.failures, _MOST_TOOLS // 2, state)
         if len(recent) < most:
-            return None
+            is_young = now - state.evicted_until < self.params.within_seconds
+            return FORGOTTEN if is_young and was_forgotten(call, state) else None
         evidence = {"tool": result.tool, "failures": len(recent), "limit": self.params.n}
         return sg.Hit(f"the same call of {result.tool} failed {len(recent)} times", evidence)

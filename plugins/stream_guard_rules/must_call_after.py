@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-import msgspec
 from pydantic import Field, field_validator
 
 import stream_guard as sg
 from stream_guard_rules.shared.argument_paths import check_dotted_path
 from stream_guard_rules.shared.digests import short_digest
 from stream_guard_rules.shared.evidence import spoken
-from stream_guard_rules.shared.lost_memory import FORGOTTEN
+from stream_guard_rules.shared.lost_memory import FORGOTTEN_LATER
 
 _MOST_PENDING: Final = 64
-_TOO_MANY: Final = msgspec.structs.replace(FORGOTTEN, followup=True)  # what is owed later holds up no call
 
 
 class Awaited(sg.State):
@@ -102,7 +100,7 @@ class MustCallAfter(sg.Rule[MustCallAfterParams, MustCallAfterState]):
             awaited = Awaited(key, call.time + self.params.within_seconds, call.index)
             is_full = len(state.pending) >= _MOST_PENDING
             state.pending = [*state.pending[1 - _MOST_PENDING :], awaited]
-            return _TOO_MANY if is_full else None
+            return FORGOTTEN_LATER if is_full else None
         return None
 
     def on_ungated(self, event: sg.Event, state: MustCallAfterState) -> None:

@@ -107,8 +107,12 @@ class MustCallOnce(sg.Rule[MustCallOnceParams, MustCallOnceState]):
 
     def _remember(self, event: sg.ToolCall | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt
-        if not state.ran and attempt not in state.open:
-            state.open = (*state.open[1 - _MOST_OPEN_ATTEMPTS :], attempt) if state.open else (attempt,)
+        if state.ran or attempt in state.open:
+            return
+        if len(state.open) < _MOST_OPEN_ATTEMPTS:
+            state.open = (*state.open, attempt)
+        else:
+            state.ran = True  # one of so many may have run, and each after the first was a hit
 
     def _take_back(self, event: sg.ToolResult | sg.GateDecision, state: MustCallOnceState) -> None:
         attempt = event.attempt

@@ -8,10 +8,9 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shared.announced_calls import NO_TURNS
 from stream_guard_rules.shared.json_texts import strings_in
 from stream_guard_rules.shared.outside_gate import remember_ungated
-
-_MOST_COVERED_CALLS = 8  # calls that used an agreement and have no result yet
 
 _YES: Final = (
     r"yes|yep|yeah|yup|sure|ok|okay|confirm|confirmed|confirming|approve|approved|agree|agreed|go ahead|proceed|"
@@ -60,9 +59,11 @@ class MustConfirmBeforeParams(sg.Params):
 
 
 class MustConfirmBeforeState(sg.State):
-    """Whether the agent spoke last, and how many calls the last yes still covers."""
+    """Whether the agent spoke last, and how many calls the last yes still covers; whether responses are told."""
 
     spoke: bool = False
+    doubtful: bool = False  # the yes came before any response was told
+    turns: bool = False
     heard: bool = False  # the user's words of this exchange came as an event; the request only repeats them
     left: int = 0
     used: list[int] = []
@@ -76,11 +77,13 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
     """The user must have said yes to the agent's last message before ``tool`` is called.
 
     A request is no confirmation: the yes has to answer something the agent said. One yes covers ``covers`` calls,
-    and a call that did not succeed does not use it up. Any other message of the user revokes it.
+    and a call that did not succeed does not use it up. Any other message of the user revokes it. In a session that is
+    told by its calls alone nobody knows what a yes answers: a call that it would cover could not be judged.
     """
 
     kind = "must_confirm_before"
-    state_limit = 256
+    state_version = 2
+    state_limit = 10240
     examples = (
         sg.Example(
             claim="a request is no confirmation",
@@ -144,7 +147,9 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         text = None if state.heard else _last_user_text(turn)
         if text is not None:
             self._take_answer(text, state)
-        state.heard = False
+        if state.doubtful and not state.turns:  # it was a request, before the first response
+            state.doubtful, state.left = False, 0
+        state.heard, state.turns = False, True
         if turn.text.strip():
             state.spoke = True
 
@@ -158,8 +163,8 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
             return _NO_ARGS if call.args is None and self.params.args_pattern is not None else None
         if state.left > 0:
             state.left -= 1
-            state.used = [*state.used[1 - _MOST_COVERED_CALLS :], call.attempt]
-            return None
+            state.used = [*state.used, call.attempt]  # as many as are covered, at most
+            return NO_TURNS if state.doubtful else None
         advice = "say to the user what will be done, and wait for a yes"
         return sg.Hit(f"{call.tool} was called without the user's yes", {"tool": call.tool}, advice=advice)
 
@@ -170,7 +175,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
             state.used = [attempt for attempt in state.used if attempt != result.attempt]
         elif result.status == "ok" and self._asks_user(result.tool):
             if not _is_refusal(result.output):
-                state.left = self.params.covers
+                state.left, state.doubtful = self.params.covers, False
             return _NO_ANSWER if result.output is None else None
         return None
 
@@ -179,7 +184,8 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         remember_ungated(self, event, state)
 
     def _take_answer(self, text: str, state: MustConfirmBeforeState) -> None:
-        state.left = self.params.covers if state.spoke and agrees(text) else 0
+        state.doubtful = not state.turns
+        state.left = self.params.covers if (state.spoke or state.doubtful) and agrees(text) else 0
         state.spoke, state.used = False, []
 
     def _needs_yes(self, call: sg.ToolCall) -> bool:

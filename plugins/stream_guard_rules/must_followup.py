@@ -131,6 +131,7 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         super().__init__(params)
         self._trigger = params.trigger
         self._lacks = [leaf.lacks for leaf in params.trigger.leaves if leaf.lacks is not None]
+        self._reads_blocks = any(leaf.path.text == "response.content" for leaf in params.trigger.leaves)
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
         self._wanted = (
@@ -157,6 +158,8 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
             state.pending.append(Pending(turn.index, self.params.within_turns, deadline))
             self._note_calls(turn, state)
         elif hit is None:
+            if self._reads_blocks and awaits_calls(turn):
+                return sg.Unsure("unevaluable", "the calls of a response, which its trigger reads")
             for lacks in self._lacks:
                 if lacks(turn):
                     return sg.Unsure("unevaluable", "a field that its trigger reads")

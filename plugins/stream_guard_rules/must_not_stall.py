@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.announced_calls import NO_TURNS, has_no_turn
 
 
 class MustNotStallParams(sg.Params):
@@ -14,19 +15,23 @@ class MustNotStallParams(sg.Params):
 
 
 class MustNotStallState(sg.State):
-    """The time of the latest activity; none while the agent has no work."""
+    """The time of the latest activity; none while the agent has no work. Whether calls are told and no responses."""
 
     last: float | None = None
+    turnless: bool = False
 
 
 class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
     """An agent that is at work must not fall silent.
 
     It is at work from a user's message, a turn, a call or a result until a turn that ends for good: one whose stop
-    reason is none of those that ask for tools. With ``scope: run``, each run is watched by itself.
+    reason is none of those that ask for tools, or that has a text, no calls and tells no stop reason. In a session that
+    is told by its calls alone, only the time of an open call is judged. With ``scope: run``, each run is watched by
+    itself.
     """
 
     kind = "must_not_stall"
+    state_version = 2
     state_limit = 16
     examples = (
         sg.Example(
@@ -39,7 +44,8 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
             claim="an agent that has answered may be silent",
             params={"within_seconds": 120},
             trace=[
-                {"call": "look", "at": 0},
+                {"call": "look", "id": "a", "at": 0},
+                {"result": "look", "id": "a", "at": 50},
                 {"turn": "Done.", "at": 100},
                 {"user": "thanks", "at": 900},
                 {"turn": "Bye.", "at": 901},
@@ -52,15 +58,16 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
         """A clock."""
         return frozenset(("clock",))
 
-    def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> None:
+    def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> sg.Unsure | None:
         """Note that the agent has work."""
-        state.last = message.time
+        return self._wait(message.time, state)
 
     def on_turn(self, turn: sg.Turn, state: MustNotStallState) -> None:
         """Note whether the agent still works."""
         reason = turn.response.get("stop_reason")
-        done = reason is not None and reason not in ("tool_use", "tool_calls", "pause_turn") and not turn.tools
-        state.last = None if done else turn.time
+        is_last = reason not in ("tool_use", "tool_calls", "pause_turn") and not turn.tools
+        done = is_last and (reason is not None or bool(turn.text.strip()))
+        state.last, state.turnless = None if done else turn.time, False
 
     def rests_on_memory(self, _call: sg.ToolCall) -> bool:
         """No call breaks it."""
@@ -68,11 +75,16 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
 
     def on_tool_call(self, call: sg.ToolCall, state: MustNotStallState) -> None:
         """Note the call."""
-        state.last = call.time
+        state.last, state.turnless = call.time, has_no_turn(call)
 
-    def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> sg.Unsure | None:
         """Note the result."""
-        state.last = result.time
+        return self._wait(result.time, state)
+
+    def _wait(self, time: float | None, state: MustNotStallState) -> sg.Unsure | None:
+        """Wait for a response, where responses are told."""
+        state.last = None if state.turnless else time
+        return NO_TURNS if state.turnless else None
 
     def deadline(self, state: MustNotStallState) -> float | None:
         """The time at which the silence is too long."""

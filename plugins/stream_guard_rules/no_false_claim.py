@@ -9,6 +9,7 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.announced_calls import awaits_calls
 from stream_guard_rules.shared.evidence import cut
 
 # One of these among the few words before the verb, and it is not claimed that something was done.
@@ -28,10 +29,12 @@ class NoFalseClaimParams(sg.Params):
 
 
 class NoFalseClaimState(sg.State):
-    """Whether it was done, and the turn whose claim waits for the result of its own call."""
+    """Whether it was done, the turn whose claim waits for the result of its own call, and the latest attempt."""
 
     done: bool = False
     waiting: int = -1
+    attempt: int = -1
+    claim: str = ""  # of a turn that announced calls without listing them, until one comes that may do it
 
 
 class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
@@ -42,7 +45,8 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
     """
 
     kind = "no_false_claim"
-    state_limit = 32
+    state_version = 2
+    state_limit = 1024
     examples = (
         sg.Example(
             claim="a claim without the call is a hit",
@@ -92,17 +96,27 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
         claim = self._claim(turn.text)
         if not claim:
             return None
-        if any(map(self.params.tool.matches, turn.tools)):
-            state.waiting = turn.index
+        is_announced = awaits_calls(turn)
+        if is_announced or any(map(self.params.tool.matches, turn.tools)):
+            state.waiting, state.claim = turn.index, cut(claim.strip()) if is_announced else ""
             return None
         return self._hit(claim)
+
+    def on_tool_call(self, call: sg.ToolCall, state: NoFalseClaimState) -> sg.Verdict:
+        """Note the attempt: it may come before the turn that makes it."""
+        if state.done:
+            return sg.SETTLED
+        state.attempt = call.attempt
+        if call.index == state.waiting:
+            state.claim = ""
+        return None
 
     def on_tool_result(self, result: sg.ToolResult, state: NoFalseClaimState) -> sg.Verdict:
         """Note that it was done, or that a claim beside the call was false."""
         if result.status == "ok":
             state.done = True
             return sg.SETTLED
-        if state.waiting < 0 or result.index != state.waiting:
+        if state.waiting < 0 or (result.index != state.waiting and result.attempt != state.attempt):
             return None
         state.waiting = -1
         return self._hit(f"the call of {result.tool} did not succeed")
@@ -111,6 +125,10 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
         """Note what was done outside the gate."""
         if isinstance(event, sg.ToolResult) and event.status == "ok":
             state.done = True
+
+    def on_session_end(self, _end: sg.SessionEnd, state: NoFalseClaimState) -> sg.Hit | None:
+        """Fire for a claim whose announced call never came."""
+        return self._hit(state.claim) if state.claim and not state.done else None
 
     def _claim(self, text: str) -> str:
         """Return the first sentence that claims it; empty where none does."""

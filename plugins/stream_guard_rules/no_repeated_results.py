@@ -10,6 +10,7 @@ import stream_guard as sg
 from stream_guard_rules.shared.bounds import LARGEST_COUNT
 from stream_guard_rules.shared.cycles import AGAIN_DESCRIPTION, Again, is_due
 from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 
 _MOST_TOOLS: Final = 32
 
@@ -28,16 +29,19 @@ class NoRepeatedResultsState(sg.State):
     """For each tool the digest of its latest result, and how often it came in a row."""
 
     latest: dict[str, tuple[str, int]] = {}
+    forgotten: sg.Sketch | None = None
 
 
 class NoRepeatedResults(sg.Rule[NoRepeatedResultsParams, NoRepeatedResultsState]):
     """A tool must not return the same again and again, whatever it is called with.
 
-    Whether it succeeded counts as part of the result. A blocked attempt has none. The latest 32 tools are remembered.
+    Whether it succeeded counts as part of the result. A blocked attempt has none. The latest 32 tools are remembered;
+    the next result of one that was forgotten could not be judged.
     """
 
     kind = "no_repeated_results"
-    state_limit = 2048
+    state_version = 2
+    state_limit = 4096
     examples = (
         sg.Example(
             claim="the fourth equal result of a tool is a hit",
@@ -73,12 +77,12 @@ class NoRepeatedResults(sg.Rule[NoRepeatedResultsParams, NoRepeatedResultsState]
         if result.output is None:
             return sg.Unsure("unevaluable", "the output")
         tool, seen = short_digest(result.tool), short_digest([result.status, result.output])
+        is_forgotten = tool not in state.latest and was_forgotten(tool, state)
         before, count = state.latest.pop(tool, ("", 0))
         count = min(count + 1, LARGEST_COUNT) if before == seen else 1
         state.latest[tool] = seen, count
-        if len(state.latest) > _MOST_TOOLS:
-            del state.latest[next(iter(state.latest))]
+        evict_oldest(state.latest, _MOST_TOOLS, state)
         if not is_due(count, self.params.times, self.params.again):
-            return None
+            return FORGOTTEN if is_forgotten else None
         evidence = {"tool": result.tool, "repeats": count}
         return sg.Hit(f"{result.tool} returned the same {count} times in a row", evidence)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 import stream_guard as sg
@@ -14,8 +16,14 @@ class RequiredStopReasonParams(sg.Params):
     allowed: list[str] = Field(min_length=1, description="the stop reasons a response may end with, as a list")
 
 
+_NO_REASON: Final = sg.Unsure("unevaluable", "a stop_reason")
+
+
 class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
-    """Every response must end with one of the ``allowed`` stop reasons; a missing one is not allowed."""
+    """Every response must end with one of the ``allowed`` stop reasons; null is not allowed.
+
+    A response that tells nothing of a stop reason, as in a transcript, could not be judged.
+    """
 
     kind = "required_stop_reason"
     examples = (
@@ -37,8 +45,10 @@ class RequiredStopReason(sg.Rule[RequiredStopReasonParams, sg.NoState]):
         super().__init__(params)
         self._allowed = frozenset(params.allowed)
 
-    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | None:
+    def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Verdict:
         """Check the stop reason."""
+        if "stop_reason" not in turn.response:
+            return _NO_REASON
         reason = turn.response.get("stop_reason")
         if isinstance(reason, str):
             if reason in self._allowed:

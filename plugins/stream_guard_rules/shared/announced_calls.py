@@ -1,4 +1,4 @@
-"""Turns that announce tool calls without listing them."""
+"""Turns that announce tool calls without listing them, and sessions that are told by calls alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from typing import Final
 
 import stream_guard as sg
 
+NO_TURNS: Final = sg.Unsure("unevaluable", "the responses: the session is told by its calls alone")
+
 _WAITS: Final = ("tool_use", "tool_calls")  # a tuple: a stop_reason may be any JSON, and a list has no hash
 
 
 def awaits_calls(turn: sg.Turn) -> bool:
     """Whether the turn announces tool calls without listing them; the calls follow as events of their own."""
     return not turn.tools and turn.response.get("stop_reason") in _WAITS
+
+
+def has_no_turn(event: sg.ToolCall | sg.ToolResult) -> bool:
+    """Whether no response was told before a call or a result; a call is told before its turn once at most."""
+    return event.index < 0

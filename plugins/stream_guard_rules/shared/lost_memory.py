@@ -34,11 +34,11 @@ def with_room(items: Sequence[T], most: int, name: Callable[[T], str], state: Fo
     return items[surplus:]
 
 
-def evict_oldest(held: dict[str, Any], most: int, state: Forgetful) -> None:
+def evict_oldest(held: dict[Any, Any], most: int, state: Forgetful) -> None:
     """Evict the oldest entries beyond ``most``; the state notes their names."""
     for name in list(held)[: max(0, len(held) - most)]:
         del held[name]
-        note_forgotten(name, state)
+        note_forgotten(str(name), state)
 
 
 def note_forgotten(name: str, state: Forgetful) -> None:
