@@ -6,7 +6,6 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.evidence import spoken
-from stream_guard_rules.shared.lost_memory import FORGOTTEN_LATER
 
 _MOST_OPEN_ATTEMPTS = 8  # attempts that may still run
 
@@ -56,16 +55,17 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
         """No call breaks it."""
         return False
 
-    def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> sg.Unsure | None:
+    def on_tool_call(self, call: sg.ToolCall, state: MustCallState) -> None:
         """Count the attempt as a call until it is blocked or held."""
-        return _remember(call, state)
+        if not state.ran and call.attempt not in state.open:
+            state.open = [*state.open[1 - _MOST_OPEN_ATTEMPTS :], call.attempt]
 
-    def on_decision(self, decision: sg.GateDecision, state: MustCallState) -> sg.Unsure | None:
+    def on_decision(self, decision: sg.GateDecision, state: MustCallState) -> None:
         """Remove an attempt that the gate holds or refuses; add it again when the gate allows it."""
         if decision.action != "allow":
             state.open = [attempt for attempt in state.open if attempt != decision.attempt]
-            return None
-        return _remember(decision, state)
+        elif not state.ran and decision.attempt not in state.open:
+            state.open = [*state.open[1 - _MOST_OPEN_ATTEMPTS :], decision.attempt]
 
     def on_tool_result(self, result: sg.ToolResult, state: MustCallState) -> None:
         """Record whether the attempt ran."""
@@ -74,15 +74,14 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
         else:
             state.ran, state.open = True, []
 
-    def on_ungated(self, event: sg.Event, state: MustCallState) -> sg.Unsure | None:
+    def on_ungated(self, event: sg.Event, state: MustCallState) -> None:
         """Count calls outside the gate too."""
         if isinstance(event, sg.ToolCall):
-            return self.on_tool_call(event, state)
-        if isinstance(event, sg.GateDecision):
-            return self.on_decision(event, state)
-        if isinstance(event, sg.ToolResult):
+            self.on_tool_call(event, state)
+        elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
-        return None
+        elif isinstance(event, sg.GateDecision):
+            self.on_decision(event, state)
 
     def on_session_end(self, _end: sg.SessionEnd, state: MustCallState) -> sg.Hit | None:
         """Fire when no attempt ran and none may still run."""
@@ -91,11 +90,3 @@ class MustCall(sg.Rule[MustCallParams, MustCallState]):
         return sg.Hit(
             f"{spoken(self.params.tool, 'what it asks for')} was never called", {"tool": str(self.params.tool)}
         )
-
-
-def _remember(event: sg.ToolCall | sg.GateDecision, state: MustCallState) -> sg.Unsure | None:
-    if state.ran or event.attempt in state.open:
-        return None
-    is_full = len(state.open) >= _MOST_OPEN_ATTEMPTS
-    state.open = [*state.open[1 - _MOST_OPEN_ATTEMPTS :], event.attempt]
-    return FORGOTTEN_LATER if is_full else None

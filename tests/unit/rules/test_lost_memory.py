@@ -9,9 +9,11 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
+from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Action, Decision, Event, Json, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events
 from tests.replaying import ReplayingGuard
@@ -303,6 +305,86 @@ def test_an_injected_value_behind_a_text_that_is_too_long_is_a_doubt() -> None:
         {"call": "send_money", "args": {"x": "word " * 50_000 + "QX-77120"}},
     ]
     assert outcome(asked(INJECTED, trace)) == "unsure"
+
+
+@pytest.mark.parametrize("others", [31, 32, 100])
+def test_a_lookup_that_was_forgotten_is_no_finding(others: int) -> None:
+    rule = "kind: must_match_lookup, params: {tool: cancel, lookup: get, same_arg: n, equal: {m: m}}"
+    trace: Steps = []
+    for call in calls("get", range(others + 1)):
+        trace += [call, {"result": "get", "id": call["id"], "output": {"m": 1}}]
+    assert outcome(asked(rule, [*trace, *calls("cancel", [0])])) == ("unsure" if others > 31 else "allowed")
+    assert outcome(asked(rule, [*trace, *calls("cancel", [999])])) == "hit"
+
+
+@pytest.mark.parametrize("others", [127, 128, 1500])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_first_call_that_was_forgotten_is_no_finding(others: int, restart: bool) -> None:
+    rule = "kind: must_call_before, params: {first: open, second: use, same_arg: n}"
+    trace = calls("open", range(others + 1))
+    forgotten = asked(rule, [*trace, *calls("use", [0])], restart=restart)
+    assert outcome(forgotten) == ("unsure" if others > 127 else "allowed")
+    assert outcome(asked(rule, [*trace, *calls("use", [9999])], restart=restart)) == "hit"
+
+
+@pytest.mark.parametrize("window", ["", ", within_seconds: 3600"])
+@pytest.mark.parametrize("others", [511, 512, 700])
+def test_a_run_that_was_forgotten_is_not_one_too_many(others: int, window: str) -> None:
+    rule = f"kind: max_delegation, params: {{runs: 1{window}}}"
+    trace: Steps = [{"call": "t", "run": f"r{number}"} for number in range(others + 1)]
+    first = [{"call": "t", "run": "r0"}]
+    assert outcome(asked(rule, [*trace, *first])) == ("unsure" if others > 511 else "allowed")
+    assert outcome(asked(rule, [*trace, *first, {"call": "t", "run": "another"}])) == "hit"
+
+
+@pytest.mark.parametrize("pages", [0, 5, 12])
+@pytest.mark.parametrize("origin", ["{user: true}", "{tools: fetch}"])
+def test_a_good_origin_that_was_forgotten_is_no_finding(pages: int, origin: str) -> None:
+    rule = f"kind: arg_provenance, params: {{tool: pay, path: to, allow: {origin}}}"
+    told = {"user": "Pay AB1234."} if "user" in origin else {"result": "fetch", "output": "AB1234"}
+    later = [
+        {"user": page(number)} if "user" in origin else {"result": "fetch", "output": page(number)}
+        for number in range(pages)
+    ]
+    trace: Steps = [told, *later]
+    assert outcome(asked(rule, [*trace, {"call": "pay", "args": {"to": "AB1234"}}])) in (
+        {"unsure"} if pages == 12 else {"allowed", "unsure"} if pages else {"allowed"}
+    )
+    assert outcome(asked(rule, [*trace, {"call": "pay", "args": {"to": "ZZ9999"}}])) == "hit"
+
+
+def found(rule: str, trace: Steps) -> tuple[int, int]:
+    """Return how many findings a rule has in a trace, and how many events it could not judge."""
+    counts = Counts()
+    policy = load_policy(f"rules: [{{id: r, {rule}}}]", REGISTRY, file="p.yaml")
+    return len(evaluate(_stamped(trace), policy, counts=counts)), sum(counts.unevaluable.values())
+
+
+@pytest.mark.parametrize(("others", "unsure"), [(15, 0), (16, 1), (40, 1)])
+def test_a_failure_of_a_call_that_was_forgotten_is_not_judged(others: int, unsure: int) -> None:
+    rule = "kind: max_failed_retries, params: {n: 1, within_seconds: 3600}"
+    trace: Steps = []
+    for place, value in enumerate([0, *range(1, others + 1), 0]):
+        trace.append({"call": "get", "args": {"n": value}, "id": f"c{place}"})
+        trace.append({"result": "get", "id": f"c{place}", "status": "error"})
+    assert found(rule, trace) == (1 - unsure, unsure)
+    quick = rule.replace("3600", "0.1")  # what failed before has left the window
+    assert found(quick, trace) == (0, 0)
+
+
+@pytest.mark.parametrize(("others", "unsure"), [(31, 0), (32, 1), (80, 1)])
+def test_a_result_of_a_tool_that_was_forgotten_is_not_judged(others: int, unsure: int) -> None:
+    rule = "kind: no_repeated_results, params: {times: 2}"
+    trace: Steps = [{"result": f"t{number}", "output": "same"} for number in [*range(others + 1), 0]]
+    assert found(rule, trace) == (1 - unsure, unsure)
+
+
+def test_attempts_of_which_one_may_have_run_are_no_missing_call() -> None:
+    trace: Steps = [{"call": "close", "id": f"c{number}"} for number in range(10)]
+    trace += [{"result": "close", "id": f"c{number}", "status": "blocked"} for number in range(1, 10)]
+    rule = "kind: must_call_once, params: {tool: close}"
+    assert found(rule, trace)[0] == 9  # each attempt after the first, and nothing at the end
+    assert found(rule, [*trace[1:8], *trace[10:17]])[0] == 7
 
 
 @pytest.mark.long
