@@ -1,4 +1,4 @@
-"""Turns that announce tool calls without listing them, and sessions that are told by calls alone."""
+"""Turns that announce calls without listing them, and sessions that are told by calls alone."""
 
 from __future__ import annotations
 
