@@ -288,7 +288,6 @@ def test_the_table_of_lacks_lists_what_was_left_out_and_no_more(form: str) -> No
     assert set(UNKNOWN_TO_IT) <= set[str]().union(*LACKS.values())
 
 
-@pytest.mark.xfail(strict=True, reason="the judge numbers attempts by the order in which turns and calls came")
 def test_findings_about_an_attempt_have_one_id_in_every_form_of_its_call() -> None:
     different: list[tuple[str, str]] = []
     for name in KINDS:
