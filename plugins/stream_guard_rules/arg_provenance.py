@@ -83,7 +83,6 @@ class ArgProvenance(sg.Rule[ArgProvenanceParams, ArgProvenanceState]):
     """
 
     kind = "arg_provenance"
-    state_version = 2
     state_limit = 180224
     examples = (
         sg.Example(

@@ -50,7 +50,6 @@ class MaxDelegation(sg.Rule[MaxDelegationParams, MaxDelegationState]):
     """
 
     kind = "max_delegation"
-    state_version = 2
     state_limit = 16384
     examples = (
         sg.Example(

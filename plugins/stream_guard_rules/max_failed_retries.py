@@ -43,7 +43,6 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     """
 
     kind = "max_failed_retries"
-    state_version = 2
     equates_arguments = True
     state_limit = 32768
     examples = (

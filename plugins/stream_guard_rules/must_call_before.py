@@ -102,7 +102,6 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     """
 
     kind = "must_call_before"
-    state_version = 2
     state_limit = 10240
     examples = (
         sg.Example(

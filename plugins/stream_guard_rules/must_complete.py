@@ -30,7 +30,6 @@ class MustComplete(sg.Rule[sg.Params, MustCompleteState]):
     """
 
     kind = "must_complete"
-    state_version = 2
     state_limit = 16
     examples = (
         sg.Example(

@@ -62,11 +62,11 @@ class MustConfirmBeforeState(sg.State):
     """Whether the agent spoke last, and how many calls the last yes still covers; whether responses are told."""
 
     spoke: bool = False
-    doubtful: bool = False  # the yes came before any response was told
-    turns: bool = False
     heard: bool = False  # the user's words of this exchange came as an event; the request only repeats them
     left: int = 0
     used: list[int] = []
+    doubtful: bool = False  # the yes came before any response was told
+    turns: bool = False
 
 
 _NO_ANSWER: Final = sg.Unsure("unevaluable", "the person's answer in the output of the tool that asks")
@@ -82,7 +82,6 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
     """
 
     kind = "must_confirm_before"
-    state_version = 2
     state_limit = 10240
     examples = (
         sg.Example(
@@ -184,7 +183,7 @@ class MustConfirmBefore(sg.Rule[MustConfirmBeforeParams, MustConfirmBeforeState]
         remember_ungated(self, event, state)
 
     def _take_answer(self, text: str, state: MustConfirmBeforeState) -> None:
-        state.doubtful = not state.turns
+        state.doubtful = not (state.turns or state.spoke)
         state.left = self.params.covers if (state.spoke or state.doubtful) and agrees(text) else 0
         state.spoke, state.used = False, []
 

@@ -31,7 +31,6 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
     """
 
     kind = "must_not_stall"
-    state_version = 2
     state_limit = 16
     examples = (
         sg.Example(

@@ -45,7 +45,6 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
     """
 
     kind = "no_false_claim"
-    state_version = 2
     state_limit = 1024
     examples = (
         sg.Example(

@@ -37,7 +37,7 @@ from stream_guard_rules.shared.fingerprints import (
 )
 from stream_guard_rules.shared.instructions import INSTRUCTIONS, spans_of
 from stream_guard_rules.shared.json_texts import texts_in
-from stream_guard_rules.shared.lost_memory import UNREAD
+from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
 from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_GIVEN: Final = 1024
@@ -95,6 +95,7 @@ class NoInjectedCallState(sg.State):
     user_actions: list[int] = []  # that the user named
     delegated: bool = False  # the user told the agent to do what others ask for
     older: sg.Sketch | None = None  # values of earlier requests, and pairs of words of earlier sentences
+    given_before: sg.Sketch | None = None  # what the user gave and was forgotten
 
 
 class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
@@ -103,14 +104,15 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
     A value counts when it stands in such instructions and in nothing that the user wrote: in any case, split, in
     base64, hexadecimal or URL encoding. Signs of instructions are English. What the user gave is remembered up to
     1024 pieces, what instructions said up to 1536. Where they said more, any value that looks like one and is not
-    the user's is a hit: nobody can bury a value under others. Of sentences that only ask for a deed, the latest 512
+    the user's is a hit: nobody can bury a value under others. A value that the user gave and that was forgotten could
+    not be judged. Of sentences that only ask for a deed, the latest 512
     values are remembered exactly, and of all sentences the words of the latest 24. Earlier ones are kept in a sketch,
     which may claim one too many. A call with a text of more than 200,000 characters could not be judged.
     """
 
     kind = "no_injected_call"
     state_version = 4
-    state_limit = 81920
+    state_limit = 114688
     examples = (
         sg.Example(
             claim="a value from instructions in a result is a hit",
@@ -189,7 +191,10 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         words = _words(text)
         state.given |= dict.fromkeys(fingerprints_of(text, 4), 1)
         state.asked |= dict.fromkeys(_meanings(words), 1)
-        drop_oldest(state.given, _MOST_GIVEN)
+        for one in list(islice(state.given, max(0, len(state.given) - _MOST_GIVEN))):
+            del state.given[one]
+            state.given_before = state.given_before or sg.Sketch()
+            state.given_before.add(one, _SKETCH_BYTES)
         drop_oldest(state.asked, _MOST_GIVEN)
         state.user_actions = sorted(actions_among(words).union(state.user_actions))
         state.delegated = state.delegated or delegates_to_others(text)
@@ -212,7 +217,9 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         """Ask where the values of the call come from."""
         if not state.source or not self.params.tool.matches(call.tool):
             return None
-        value = next((text for text in texts_in(call.args) if self._is_injected(text, state)), None)
+        texts = [text for text in texts_in(call.args) if self._is_injected(text, state)]
+        injected = (text for text in texts if state.given_before is None or self._is_injected(text, state, sure=True))
+        value = next(injected, None)
         evidence = {"tool": call.tool, "source": state.source}
         if value is not None:
             what = f"{call.tool} takes a value from instructions in a result of {state.source}"
@@ -221,6 +228,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             return sg.Hit(f"{call.tool} does what instructions in a result of {state.source} ask for", evidence)
         if call.args is None:
             return sg.Unsure("unevaluable", "arguments")
+        if texts:
+            return FORGOTTEN
         return None if all(is_read_whole(text, decoded_forms(text)) for text in texts_in(call.args)) else UNREAD
 
     def on_ungated(self, event: sg.Event, state: NoInjectedCallState) -> None:
@@ -246,8 +255,12 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
         for one in list(islice(state.requested, max(0, len(state.requested) - _MOST_REQUESTED))):
             _note_older(_of_action(one, state.requested.pop(one)), state)
 
-    def _is_injected(self, text: str, state: NoInjectedCallState) -> bool:
-        """Whether the value, or in a long text one that looks like a value, is in instructions and not the user's."""
+    def _is_injected(self, text: str, state: NoInjectedCallState, *, sure: bool = False) -> bool:
+        """Whether the value, or in a long text one that looks like a value, is in instructions and not the user's.
+
+        ``sure``: and was none that the user gave, and that was forgotten.
+        """
+        before = state.given_before if sure and state.given_before is not None else ()
         for form in decoded_forms(text):
             if len(form) <= _LONG:
                 value = letters_and_digits(form)
@@ -255,9 +268,10 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
                 fingerprints = [fingerprint(value)] if len(value) >= shortest else []
             else:
                 fingerprints = list(self._values_in(form))
-            if any(one not in state.given and _is_requested(one, state) for one in fingerprints):
+            others = [one for one in fingerprints if one not in state.given and one not in before]
+            if any(_is_requested(one, state) for one in others):
                 return True
-            if state.flooded and any(one not in state.given for one in self._values_in(form)):
+            if state.flooded and any(one not in state.given and one not in before for one in self._values_in(form)):
                 return True
         return False
 

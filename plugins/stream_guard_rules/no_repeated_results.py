@@ -40,7 +40,6 @@ class NoRepeatedResults(sg.Rule[NoRepeatedResultsParams, NoRepeatedResultsState]
     """
 
     kind = "no_repeated_results"
-    state_version = 2
     state_limit = 4096
     examples = (
         sg.Example(
