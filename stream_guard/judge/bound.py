@@ -60,6 +60,7 @@ class BoundRule:
         "plain",
         "reads_args",
         "reads_content",
+        "remembers",
         "rule",
         "slotless",
         "spec",
@@ -112,8 +113,9 @@ class BoundRule:
         # Whether its slot may have more than a state: for a `for`, a cooldown, or an end that only some events owe.
         self.marks_slot = spec.hold is not None or spec.cooldown is not None or self.end is not None
         self.slotless = self.stateless and not self.marks_slot
-        # What it forgets makes its answer unknown; the answer of a rule that only alerts stops nothing.
-        self.must_remember = spec.stops and (not self.stateless or bool(remembered_leaves(spec)))
+        # What it forgets makes its answer unknown: it is no pass where the rule stops, and never a finding.
+        self.remembers = not self.stateless or bool(remembered_leaves(spec))
+        self.must_remember = spec.stops and self.remembers
         self.default: State = rule.state_type()
         self.decoder = state_decoder(rule.state_type)
         self.suspect = False

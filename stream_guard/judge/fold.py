@@ -265,8 +265,8 @@ class Engine:
         if bound.timer is not None:
             self._slots.set_timer(bound, address, state, key_state)
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
-        if key_state.forgotten is not None and inside and hit is None and not isinstance(verdict, Unsure):
-            self._doubt_state(bound, address, event, evaluation)
+        if key_state.forgotten is not None and inside and not isinstance(verdict, Unsure):
+            hit = self._doubt_state(bound, handle, address, event, evaluation, hit)
         if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, slot):
             return
         if hit is not None:
@@ -343,12 +343,28 @@ class Engine:
             self._reporter.count_unevaluable(bound, evaluation, entry.lacks)
         return ""
 
-    def _doubt_state(self, bound: BoundRule, address: Address, event: Event, evaluation: Evaluation) -> None:
-        """Count a call that a rule let pass although it has forgotten what it knew of the call's key."""
-        if type(event) is not ToolCall or not self._slots.is_forgotten(bound, address, evaluation.key_state):
-            return
-        if bound.rule.rests_on_memory(event):
+    def _doubt_state(
+        self,
+        bound: BoundRule,
+        handle: Handler,
+        address: Address,
+        event: Event,
+        evaluation: Evaluation,
+        hit: Hit | None,
+    ) -> Hit | None:
+        """Return the hit where it stands although the rule has forgotten what it knew of the event's key.
+
+        One that a blank state gives too tells of what is missing there. A call that passes may rest on it as well.
+        """
+        if not self._slots.is_forgotten(bound, address, evaluation.key_state):
+            return hit
+        if hit is None:
+            is_unknown = type(event) is ToolCall and bound.rule.rests_on_memory(event)
+        else:
+            is_unknown = not bound.stateless and isinstance(handle(event, bound.new_state()), Hit)
+        if is_unknown:
             self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
+        return None if is_unknown else hit
 
     def doubt_cut(
         self, plan: Plan, call: Event, key_state: KeyState, memory: Set[int], objections: Objections | None

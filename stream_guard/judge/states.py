@@ -57,7 +57,7 @@ class RuleSlots:
             if isinstance(address, int):
                 continue
             bound = self._bounds[number_of(address)]
-            if bound.must_remember and slot.state != bound.default:
+            if bound.remembers and slot.state != bound.default:
                 if key_state.forgotten is None:
                     key_state.forgotten = Sketch()
                 key_state.forgotten.add(_sketched(bound, address), _SKETCH_BYTES)
@@ -66,9 +66,9 @@ class RuleSlots:
             return
 
     def is_forgotten(self, bound: BoundRule, address: Address, key_state: KeyState) -> bool:
-        """Whether the slot of a rule that stops was forgotten at an address, or may have been."""
+        """Whether the slot of a rule was forgotten at an address, or may have been."""
         forgotten = key_state.forgotten
-        return forgotten is not None and bound.must_remember and _sketched(bound, address) in forgotten
+        return forgotten is not None and bound.remembers and _sketched(bound, address) in forgotten
 
     def forget(self, key_state: KeyState, address: Address) -> None:
         """Forget what stands at an address."""

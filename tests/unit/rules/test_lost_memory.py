@@ -420,6 +420,28 @@ def test_a_key_that_was_forgotten_still_fires_by_what_came_since() -> None:
     assert outcome(asked(rule, [*trace, {"call": "refund", "args": {"n": "v0"}}])) == "hit"
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "kind: must_call_before, params: {first: open, second: use}",
+        "kind: must_call_before, params: {first: open, second: use, first_must_succeed: true}",
+        "kind: must_confirm_before, params: {tool: use, asks: open}",
+        "kind: must_match_lookup, params: {tool: use, lookup: open, same_arg: n, equal: {n: n}}",
+    ],
+)
+def test_a_key_that_was_forgotten_is_no_finding(rule: str) -> None:
+    keyed = f"{rule}, key: [session, args.n]"
+    trace: Steps = []
+    for call in calls("open", range(1100)):
+        trace += [call, {"result": "open", "id": call["id"], "output": {"n": call["args"]["n"]}}]
+    assert outcome(asked(keyed, [*trace, *calls("use", [0])])) == "unsure"
+    assert outcome(asked(keyed, [*trace, *calls("use", [0])], restart=True)) == "unsure"
+    assert outcome(asked(keyed, [*trace, *calls("use", [1099])])) == "allowed"
+    assert outcome(asked(keyed, [*trace, *calls("use", [9999])])) == "hit"
+    # A rule that only alerts does not alert for it either.
+    assert found(keyed, [*trace, *calls("use", range(90))]) == (0, 90)
+
+
 def test_a_rule_that_passes_what_it_cannot_judge_passes_what_it_forgot() -> None:
     rule = "kind: max_calls, params: {tool: refund, n: 1}, key: [session, args.n], on_unevaluable: allow"
     trace = [*calls("refund", range(1005)), {"call": "refund", "args": {"n": "v0"}}]
