@@ -28,9 +28,8 @@ from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
-from tests.reference.kept import Found
 from tests.reference.product import Mode, Product
-from tests.reference.reference import Reference
+from tests.reference.reference import Found, Reference
 
 IDLE = 1800.0
 FAR = 10 * 365 * 86400.0
@@ -348,8 +347,9 @@ class Difference(Exception):  # noqa: N818  # it is what is looked for
 
 def run_reference(case: Case) -> tuple[list[Found], Reference]:
     reference = Reference(policy_of(case), case.mode)
-    found = [one for event in case.events for one in reference.feed(event)]
-    return found + reference.end_all(), reference
+    for event in case.events:
+        reference.feed(event)
+    return reference.end_all(), reference
 
 
 def run_product(case: Case) -> list[sg.Finding]:
