@@ -10,6 +10,7 @@ import msgspec
 import xxhash
 
 from stream_guard.judge.conditions import Leaf, Unknown, certain_leaves
+from stream_guard.judge.identity import written
 from stream_guard.judge.key_state import Address
 from stream_guard.judge.model import Event, Json, Scope
 from stream_guard.judge.paths import MISSING, Path, agent_key
@@ -306,6 +307,6 @@ def key_path(part: str) -> Path:
 
 
 def key_text(value: Json) -> str:
-    """Return a short text that is the same for equal values. Long values are digested."""
-    text = value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
+    """Return a short text that is the same for equal values, and for 7 and "7". Long values are digested."""
+    text = value if isinstance(value, str) else written(value)
     return text if len(text) <= 64 else "#" + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))

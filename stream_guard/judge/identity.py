@@ -115,6 +115,14 @@ def canonical(value: Json) -> bytes:
         return _walked(value)
 
 
+def written(value: Json) -> str:
+    """Return a value as a text that equal values share: JSON, or for what JSON has no form for, the canonical bytes."""
+    try:
+        return msgspec.json.encode(_whole_numbers(value), order="sorted").decode()
+    except (ValueError, TypeError, RecursionError):  # half a surrogate pair; in this process it may be anything
+        return canonical(value).hex()
+
+
 def _canonical_text(value: Json, write: Callable[[], bytes]) -> bytes:
     try:
         return write()
@@ -128,7 +136,7 @@ def _whole_numbers(value: Json) -> Json:
         return {key: _whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def content_of(event: Event, timed: bool) -> bytes:
