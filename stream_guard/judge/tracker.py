@@ -561,7 +561,7 @@ def _completed(session: Session, call: OpenCall, seen: _Sighting) -> OpenCall:
 def _candidates(session: Session, call_id: str) -> list[OpenCall]:
     """Return the open attempts that may be meant; those of the same id are last, and so are tried first."""
     by_id = session.calls.by_id
-    same = by_id.get(call_id)
+    same = by_id.get(call_id) if call_id else None
     if same is None:
         same = []
     elif len(by_id) == 1:
@@ -574,6 +574,6 @@ def _candidates(session: Session, call_id: str) -> list[OpenCall]:
             return same
         others: Iterable[Sequence[OpenCall]] = (nameless,)
     else:
-        others = (calls for known, calls in by_id.items() if known)
+        others = by_id.values()
     near = [call for calls in others for call in calls if call.index >= recent]
     return [*reversed(near), *same] if near else same
