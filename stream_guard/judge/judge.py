@@ -22,7 +22,7 @@ from stream_guard.judge.counts import CloseReason, Counts
 from stream_guard.judge.cross_session import CrossSessionRules
 from stream_guard.judge.evaluation import Findings, Objections
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.identity import content_digest, own_id
+from stream_guard.judge.identity import content_digest, derived_id, own_id
 from stream_guard.judge.kept import KeptSessions
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.memory import DecoderMemory
@@ -138,13 +138,13 @@ class Judge:
     def _begin(self, event: Event, session: Session | None, out: Findings) -> Session | None:
         """Return the session of an event that has none in memory, or one that is closed.
 
-        None where it was ended, and the event says nothing new of it.
+        None where it is closed, and the event says nothing new of it.
         """
         if session is None:
             check_session_id(event.session_id)
             session = self._load(event.session_id, event, out)
         if session.life is not LIVE:
-            if session.life is ENDED and self._is_told_again(event, session):
+            if self._is_told_again(event, session):
                 return None
             session = self._wake(session, event)
         return session
@@ -187,6 +187,8 @@ class Judge:
             if self.shared_clock:
                 self._kept.schedule(session)
             return self._release_surplus(session, out, event)
+        if self.shared_clock and clock.now < time <= clock.passed:
+            clock.now = time
         now = session.now
         if now <= time < now + self._idle and type(event) is not SessionEnd:  # nearly every event
             if session.timers:
@@ -196,22 +198,20 @@ class Judge:
             counted = self._tracker.apply(event, session, out)
         else:
             counted = self._apply(event, session, out)
+            session = self._touched.get(session.id, session)  # a new life of it, maybe
         if self.shared_clock:
-            self._note_time(time, event.session_id, session, out)
+            self._note_time(time, session, out)
         return counted
 
-    def _note_time(self, time: float, session_id: str, session: Session, out: Findings) -> None:
+    def _note_time(self, time: float, session: Session, out: Findings) -> None:
         """Let the shared clock follow an event that was judged, and see what it has passed."""
         clock = self.clock
         if time > clock.now:
-            if time <= clock.passed:
-                clock.now = time
-            else:
-                clock.see(session_id, time)
+            clock.see(session.id, time)
         watermark = clock.now
         session.lag = watermark - session.now if watermark > session.now else 0.0
         if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
-            self._follow_clock(time, session_id, out)
+            self._follow_clock(time, session.id, out)
 
     def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""
@@ -343,7 +343,10 @@ class Judge:
         elif time is not None:
             time = None if time < session.now else min(time, session.now + self._idle) if session.now > -inf else time
         keep = not self._may_end(end)
-        self._end(session, "closed", out, time=time, ended_by="" if keep else end.event_id, keep=keep)
+        ended_by = "" if keep else end.event_id
+        if not keep and ended_by[:1] in ("", "~"):
+            ended_by = derived_id(end, session.lasting.told)
+        self._end(session, "closed", out, time=time, ended_by=ended_by, keep=keep)
 
     def _may_end(self, end: SessionEnd) -> bool:
         """Whether limits begin anew after this end of a session."""
@@ -381,7 +384,7 @@ class Judge:
         self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, ended_by: str = ""
     ) -> None:
         """Judge the end of a session, once for what it has seen."""
-        if session.end_judged == session.seq and session.seq:
+        if session.end_judged == session.seq:
             return
         time = session.time if time is None else time
         if time is not None:
@@ -436,12 +439,12 @@ class Judge:
         idle, time = self.engine.idle_of(session.id), event.time
         if time is None:
             return not ended or self.clock.now - session.lag - session.now >= idle
-        if not self.clock.is_credible(time) or time - session.now < idle:
-            return False
+        if not self.clock.is_credible(time) or time - session.now < idle or session.id[0] == RESERVED:
+            return False  # of a key, ``_move_key`` keeps what was before the pause
         return not ended or self._is_pause_believed(event, time)
 
     def _is_told_again(self, event: Event, session: Session) -> bool:
-        """Whether an event says nothing new of a session that was ended: a redelivery, or one more end."""
+        """Whether an event says nothing new of a session that is closed: a redelivery, or one more end."""
         if self._knows(event, session):
             self.counts.duplicate_events += 1
             return True
@@ -535,11 +538,15 @@ class Judge:
         if current is None or current.life is not LIVE:
             return counted
         idle = self.engine.idle_of(current.id)
-        if current.earlier is not None and self._kept.deadline(current.earlier) <= self.clock.now:
-            if current.earlier.life is LIVE:
+        earlier = current.earlier
+        if earlier is not None and self._kept.deadline(earlier) <= self.clock.now:
+            silent = self.clock.now - earlier.lag - earlier.now
+            if earlier.life is not LIVE:
+                current.earlier = None
+            elif silent >= idle:
                 self._close_earlier(current, out)
             else:
-                current.earlier = None
+                self.engine.fire(earlier, earlier.now + silent, out)
         over = current.now + idle if current.now > -inf else inf
         self.engine.fire(current, min(now, over), out)
         if now >= over:
@@ -554,18 +561,19 @@ class Judge:
         return counted
 
     def end_all(self, out: Findings) -> None:
-        """End of input: end every open session, sorted by id."""
-        for session_id in sorted(self._kept.ids()):
-            self._release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
-            session = self._touched.get(session_id)
-            if session is None:
-                continue
-            if session.life is not LIVE:
-                self._kept.drop(session)
-                continue
-            # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
-            time = None if session.time is None else session.now + self.engine.idle_of(session_id)
-            self._end(session, "end_of_input", out, time=time)
+        """End of input: end every open session, sorted by id, then every value of a key across sessions."""
+        for are_keys in (False, True):  # what waits in a session may be the last event of a key
+            for session_id in sorted(one for one in self._kept.ids() if (one[0] == RESERVED) is are_keys):
+                self._release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
+                session = self._touched.get(session_id)
+                if session is None:
+                    continue
+                if session.life is not LIVE:
+                    self._kept.drop(session)
+                    continue
+                # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
+                time = None if session.time is None else session.now + self.engine.idle_of(session_id)
+                self._end(session, "end_of_input", out, time=time)
 
     # Rules whose key spans sessions.
 
@@ -612,8 +620,8 @@ class Judge:
             if key_state.cut:
                 self.engine.doubt_cut(plan, event, key_state, memory, objections)
         if self.shared_clock:
-            now = kept.now
-            kept.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
+            now = key_state.now
+            key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
             self._kept.schedule(kept)
 
     def _move_key(self, key_state: Session, time: float, out: Findings) -> Session:
@@ -624,11 +632,13 @@ class Judge:
         """
         idle, earlier = self.engine.idle_of(key_state.id), key_state.earlier
         if earlier is not None and time < key_state.now and time - earlier.now < idle:
-            key_state = earlier
+            key_state, earlier.life = earlier, LIVE
         elif time - key_state.now >= idle and key_state.now > -inf:
             before = key_state
-            key_state = self._open_again(before)
             is_certain = not self.shared_clock or self.clock.has_passed(before.now + idle)
+            if is_certain:
+                self._close_earlier(before, out)
+            key_state = self._open_again(before)
             # Of two pauses that are not certain, the first one stands: what came before it goes on.
             key_state.earlier = before if is_certain or before.earlier is None else before.earlier
             if is_certain:
