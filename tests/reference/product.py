@@ -43,7 +43,9 @@ class Product:
 
     def commit_and_restart(self) -> None:
         self._table.commit()
+        watermark = self._table.watermark
         self._open()
+        self._table.watermark = watermark  # it is stored beside the progress in the source
 
     def rows(self) -> int:
         """How many rows there are after a commit: sessions, and values of keys that span sessions."""

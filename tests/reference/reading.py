@@ -50,9 +50,9 @@ def same(value: Json) -> str:
 
 def key_values(key: tuple[str, ...], event: Event) -> tuple[str, ...] | None:
     """Return the values of a key as texts; None where the event has none for a part of it."""
-    of_tool = isinstance(event, ToolCall | ToolResult | GateDecision)
     context: dict[str, Json] = {"agent": event.agent, "run": event.run_id, "labels": dict(event.labels)}
-    context |= {"tool": event.tool, "args": event.args} if of_tool else {}
+    if isinstance(event, ToolCall | ToolResult | GateDecision):
+        context |= {"tool": event.tool, "args": event.args}
     values = [lookup(context, part.split(".")) for part in key if part not in {"session", "all"}]
     if MISSING in values or None in values or ("session" not in key and "" in values):
         return None  # what has no name is one within its session, and nobody across sessions
@@ -138,8 +138,9 @@ def looks_at(rule: Rule[Any, Any], event: Event) -> bool:
     handler, names, tools = HANDLERS[type(event)], rule.handlers(), rule.tools()
     if not overrides(rule, handler) or (names is not None and handler not in names):
         return False
-    of_tool = isinstance(event, ToolCall | ToolResult | GateDecision)
-    return not of_tool or tools is None or tools.matches(event.tool)
+    if isinstance(event, ToolCall | ToolResult | GateDecision):
+        return tools is None or tools.matches(event.tool)
+    return True
 
 
 def read_response(turn: Turn) -> tuple[str, list[dict[str, Any]]]:

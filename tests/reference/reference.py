@@ -108,6 +108,16 @@ class Session(Life):
     user: UserMessage | None = None
 
 
+def has_gate(spec: RuleSpec) -> bool:
+    """Whether a rule is asked about some events only."""
+    return spec.when is not None or spec.unless is not None
+
+
+def is_single(spec: RuleSpec) -> bool:
+    """Whether a rule has one state in a session, in a part of it, or in everything."""
+    return spec.key in {("session",), ("all",)} and spec.scope is not Scope.RUN
+
+
 class Reference:
     """The judge of one policy. In mode "stream" every stamp moves a clock that all share; in "batch" none does."""
 
@@ -137,17 +147,20 @@ class Reference:
         self._pass_time()
 
     def end_all(self) -> list[Found]:
-        for session in list(self.sessions.values()):
-            self._settle(session, inf)
-        for life in [*self.sessions.values(), *(life for lives in self.keys.values() for life in lives)]:
+        for name in sorted(self.sessions):
+            self._settle(self.sessions[name], inf)
+        for life in self._lives():
             self._end_idle(life)
         return list(self.found.values())
 
     # -- time
 
+    def _lives(self) -> list[Life]:
+        return [*self.sessions.values(), *(life for lives in self.keys.values() for life in lives)]
+
     def _pass_time(self) -> None:
         """Let what is silent meet its deadlines and its end by the shared clock, each by its own distance."""
-        for life in [*self.sessions.values(), *(life for lives in self.keys.values() for life in lives)]:
+        for life in self._lives() if self.has_shared_clock else []:
             now, over = self.shared - life.lag, inf if life.clock is None else life.clock + self._idle(life)
             if life.closed_at is not None:
                 if self.shared >= life.closed_at + self._idle(life):
@@ -275,8 +288,7 @@ class Reference:
 
     def _open_single(self, spec: RuleSpec, life: Life) -> None:
         """Let the one state of a session, of a part that has acts, or of the key `all` have an end, whatever it saw."""
-        has_gate = spec.when is not None or spec.unless is not None
-        if has_gate or spec.key not in {("session",), ("all",)} or spec.scope is Scope.RUN:
+        if has_gate(spec) or not is_single(spec):
             return
         if spec.scope is not Scope.PART:
             self._slot(spec, life, ()).opened = True
@@ -389,6 +401,7 @@ class Reference:
             if time >= last.clock + self._idle(last):
                 for life in reversed(lives):
                     self._end_idle(life)
+                last.closed_at = self.shared
                 lives[:] = [Life(event.session_id, key, values), last]
         return lives[0]
 
@@ -404,7 +417,7 @@ class Reference:
             has_clock = "clock" not in spec.rule.needs() or event.time is not None
             if looks and (when is None or unless is None or not has_clock):
                 life.unread.add(spec.slot)
-            if is_open and (looks or (isinstance(event, Turn) and (spec.when or spec.unless))):
+            if is_open and ((has_gate(spec) and (looks or isinstance(event, Turn))) or (looks and not is_single(spec))):
                 self._slot(spec, life, address).opened = True
             if looks and has_clock and (is_open or overrides(spec.rule, "on_ungated")):
                 handler = HANDLERS[type(event)] if is_open else "on_ungated"
@@ -446,10 +459,10 @@ class Reference:
         """Make a hit a finding, unless its cooldown holds it back."""
         if hit is None:
             return
-        if slot.spec.cooldown is not None and slot.told_at is not None and time is not None:
-            if abs(time - slot.told_at) < slot.spec.cooldown:
-                self.met["held back by a cooldown"] += 1
-                return
+        since = inf if slot.told_at is None or time is None else abs(time - slot.told_at)
+        if slot.spec.cooldown is not None and since < slot.spec.cooldown:
+            self.met["held back by a cooldown"] += 1
+            return
         slot.told_at = slot.told_at if time is None else time
         session = life.id if isinstance(life, Session) or at == "event" else ""
         identity = (slot.spec.slot, session, life.key, life.values, slot.address, at, about)
