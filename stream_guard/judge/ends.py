@@ -29,12 +29,11 @@ class RuleEnds:
         self._reporter = reporter
         self._fail = fail
 
-    def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
-        """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
-        while key_state.timers:
-            address, deadline = min(key_state.timers.items(), key=lambda item: (item[1], str(item[0])))
-            if deadline > now:
-                return
+    def fire(self, key_state: KeyState, now: float, out: Findings, after: float) -> None:
+        """Call ``on_deadline`` of the rules whose deadline is after one time, and not after another, in their order."""
+        timers = key_state.timers
+        while due := [(time, str(address), address) for address, time in timers.items() if after < time <= now]:
+            deadline, _, address = min(due)
             bound = self._bounds[number_of(address)]
             del key_state.timers[address]
             state = state_at(bound, key_state.slots.get(address))

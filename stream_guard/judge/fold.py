@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from math import inf
 
 from stream_guard.judge.bound import BoundRule, Handler, lacks_key, overrides
 from stream_guard.judge.counts import Counts
@@ -230,7 +231,7 @@ class Engine:
         handle, address, inside, doubt = entered
         if inside and bound.gate is not None and bound.end is not None:
             self._slots.get(bound, address, evaluation.key_state).opened = True
-        if not text_found and not has_text(bound, event):
+        if not text_found and bound.spec.hold is None and not has_text(bound, event):
             self._take_silence(bound, event, evaluation, asked=inside)
             return
         key_state = evaluation.key_state
@@ -400,9 +401,9 @@ class Engine:
             for bound, _ in plan.entries:
                 self._reporter.count_unevaluable(bound, evaluation, NO_KEY)
 
-    def fire(self, key_state: KeyState, now: float, out: Findings) -> None:
-        """Call ``on_deadline`` of the rules whose deadline is at or before ``now``, in the order of the deadlines."""
-        self._ends.fire(key_state, now, out)
+    def fire(self, key_state: KeyState, now: float, out: Findings, after: float = -inf) -> None:
+        """Call ``on_deadline`` of the rules whose deadline is after one time, and not after another, in their order."""
+        self._ends.fire(key_state, now, out, after)
 
     def restore(self, key_state: KeyState) -> None:
         """Set what is made from the slots of a restored key state."""

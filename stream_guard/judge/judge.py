@@ -110,10 +110,9 @@ class Judge:
         for a caller that waits: nothing of the session stays buffered.
         """
         session = self._touched.get(event.session_id)
-        if session is None or session.life is not LIVE:
-            session = self._begin(event, session, out)
-            if session is None:
-                return None
+        if session is None:
+            check_session_id(event.session_id)
+            session = self._load(event.session_id, event, out)
         event_id = event.event_id
         if event_id and event_id[0] != "~":
             ids = session.lasting.ids
@@ -123,6 +122,11 @@ class Judge:
                     self.counts.duplicate_events += 1
                     return None
                 event = self._rename(event, session, content)
+        if session.life is not LIVE:
+            if type(event) is SessionEnd:
+                self._end_again(event, session)
+                return None
+            session = self._wake(session, event)
         counted = self._place(event, session, out)
         return self._release_all(event, out, counted) if at_once else counted
 
@@ -134,20 +138,6 @@ class Judge:
         """Return the findings that sessions were closed because no row can hold them, once each."""
         found, self._kept.unwritable = self._kept.unwritable, []
         return found
-
-    def _begin(self, event: Event, session: Session | None, out: Findings) -> Session | None:
-        """Return the session of an event that has none in memory, or one that is closed.
-
-        None where it is closed, and the event says nothing new of it.
-        """
-        if session is None:
-            check_session_id(event.session_id)
-            session = self._load(event.session_id, event, out)
-        if session.life is not LIVE:
-            if self._is_told_again(event, session):
-                return None
-            session = self._wake(session, event)
-        return session
 
     def _load(self, session_id: str, event: Event, out: Findings) -> Session:
         """Load or create a session, or the state of a key value, and evict another one beyond the limit."""
@@ -443,17 +433,11 @@ class Judge:
             return False  # of a key, ``_move_key`` keeps what was before the pause
         return not ended or self._is_pause_believed(event, time)
 
-    def _is_told_again(self, event: Event, session: Session) -> bool:
-        """Whether an event says nothing new of a session that is closed: a redelivery, or one more end."""
-        if self._knows(event, session):
-            self.counts.duplicate_events += 1
-            return True
-        if type(event) is not SessionEnd:
-            return False
+    def _end_again(self, end: SessionEnd, session: Session) -> None:
+        """Take note of an end of a session that is closed: it says nothing new, but whether it may be forgotten."""
         self._events[SessionEnd] += 1
-        if self._may_end(event):
+        if self._may_end(end):
             self._kept.drop(session)
-        return True
 
     def _make_space(self, newest: str, event: Event, out: Findings) -> None:
         """Close one session where there are too many, but neither the newest nor that of the event."""
@@ -546,9 +530,9 @@ class Judge:
             elif silent >= idle:
                 self._close_earlier(current, out)
             else:
-                self.engine.fire(earlier, earlier.now + silent, out)
+                self.engine.fire(earlier, earlier.now + silent, out, after=earlier.now)
         over = current.now + idle if current.now > -inf else inf
-        self.engine.fire(current, min(now, over), out)
+        self.engine.fire(current, min(now, over), out, after=current.now)
         if now >= over:
             if current.waiting is not None and current.waiting.events:  # they came after the idle time
                 self._renew(current, out)

@@ -243,7 +243,8 @@ class KeptSessions:
         if session.resting:
             return deadline + idle + session.lag
         if session.timers:
-            deadline = min(deadline, *session.timers.values())
+            # What a late event made due before the clock waits for the session's own events.
+            deadline = min([deadline, *[timer for timer in session.timers.values() if timer > session.now]])
         if session.waiting is not None and session.waiting.events:
             deadline = min(deadline, session.waiting.first)
         if session.earlier is not None:

@@ -296,6 +296,28 @@ DIFFERED: dict[str, Case] = {
     "blocks and calls without an id, three turns later": Case(
         (ONE_CALL,), (turn(0.0, block("")), turn(1.0), turn(2.0), call(3.0), call(3.0), turn(4.0, block("")))
     ),
+    "a late event's deadline, because others spoke": Case(
+        (FOLLOW,), (call(10000.0, "book"), call(6000.0), call(6059.0, "look")), mode="stream"
+    ),
+    "a late event's deadline of a key, because others spoke": Case(
+        ({**FOLLOW, "key": ["tool"]},),
+        (call(10000.0, session_id="other"), call(9000.0), turn(10001.0, session_id="other")),
+        mode="stream",
+    ),
+    "`for` goes on over an event without the text": Case(
+        ({**rule("forbidden_text", text="one", where="tool_args"), "for": 30},),
+        (call(0.0, args={"x": "one"}), call(1.0), call(100.0, args={"x": "one"})),
+    ),
+    "the redelivery of an end that came after the end": Case(
+        (rule("must_call_once", tool="book"),),
+        (END, sg.SessionEnd(session_id="s", time=6.0, event_id="again"), call(7.0))
+        + (sg.SessionEnd(session_id="s", time=6.0, event_id="again"),),
+    ),
+    "the redelivery of an end that came after the clock of others had closed the session": Case(
+        (rule("must_call_once", tool="book"),),
+        (call(0.0), call(3000.0, session_id="other"), END, call(9.0), END),
+        mode="stream",
+    ),
     "half a character inside a value of a key": Case(
         (rule("max_calls", n=1, key=["session", "args.x"]), rule("max_calls", n=2, key=["args.x"]) | {"id": "spans"}),
         (call(0.0, args={"x": ["\ud800"]}), call(1.0, args={"x": ["\ud800"]}), call(2.0, args={"x": {"\udfff": 1.0}})),
