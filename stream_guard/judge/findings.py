@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -199,8 +198,7 @@ def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[
         return "event", *event_identity(event)
     if moment.at == "deadline":
         return moment.at, str(float(moment.time or 0.0))
-    # However the end came to light: on a stream a session may be closed as idle before the event that ends it comes.
-    return moment.at, str(key_state.began) if key_state.began < inf else key_state.ended_by
+    return moment.at, key_state.end_of_what
 
 
 def _key_values(bound: BoundRule, address: Address, key_state: KeyState) -> list[str]:

@@ -317,7 +317,6 @@ class Judge:
                 elif session.timers:
                     self.engine.fire(session, time, out)
                 session.now = time
-            session.began = min(session.began, time)
         self._events[type(event)] += 1
         return self._tracker.apply(event, session, out)
 
@@ -630,7 +629,6 @@ class Judge:
         if time >= key_state.now:
             self.engine.fire(key_state, time, out)
         key_state.now = max(key_state.now, time)
-        key_state.began = min(key_state.began, time)
         return key_state
 
     def _close_earlier(self, key_state: Session, out: Findings) -> None:

@@ -39,9 +39,7 @@ class KeyState:
 
     __slots__ = (
         "asleep",
-        "began",
         "cut",
-        "ended_by",
         "forgotten",
         "id",
         "keyed",
@@ -69,8 +67,6 @@ class KeyState:
         self.last_run_id = ""
         self.last_agent = ""
         self.last_labels: dict[str, str] = {}
-        self.ended_by = ""  # of an end for good, while it is judged: the id of the event that says so
-        self.began = inf  # the earliest event time seen
         self.now = -inf  # the latest event time seen
         self.turns = 0
         self.part = 0  # number of user-initiated parts before the current one
@@ -85,6 +81,11 @@ class KeyState:
         # Rules that stop, and lost what they remembered when this state was closed for want of room.
         self.cut: frozenset[int] = _NOTHING
         self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
+
+    @property
+    def end_of_what(self) -> str:
+        """What tells its end from other ends, however it came to light."""
+        return "" if self.now == -inf else str(self.now)
 
     @property
     def time(self) -> float | None:

@@ -145,7 +145,6 @@ def _row(
         b"" if session.forgotten is None else session.forgotten.bits,
         told,
         schemas,
-        None if session.began == inf else session.began,
     )
 
 
@@ -199,8 +198,6 @@ def unpack(
     session.last_session_id, session.last_event_id, session.last_run_id = row.session_id, row.last_event_id, row.run_id
     session.last_agent, session.last_labels = row.agent, row.labels
     session.now = -inf if row.time is None else row.time
-    began = row.time if row.began is None else row.began  # an earlier version kept none
-    session.began = inf if began is None else began
     session.turns, session.part = row.turns, row.part
     session.seq, session.lag = row.seq, row.lag
     session.explicit_part = row.explicit_part

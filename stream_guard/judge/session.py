@@ -13,7 +13,7 @@ import msgspec
 from stream_guard.judge.catalogue import Catalogue
 from stream_guard.judge.identity import Occurrences, SeenIds, first_attempt
 from stream_guard.judge.key_state import KeyState
-from stream_guard.judge.model import Event, GateDecision
+from stream_guard.judge.model import RESERVED, Event, GateDecision
 from stream_guard.judge.stored import OpenCall, StoredMarks
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -162,6 +162,7 @@ class Session(KeyState):
         "cut_strangers",
         "earlier",
         "end_judged",
+        "ended_by",
         "explicit_part",
         "fresh_part",
         "lag",
@@ -182,6 +183,7 @@ class Session(KeyState):
         self.calls = OpenCalls()
         self.waiting: WaitingEvents | None = None
         self.seq = 0  # number of events applied
+        self.ended_by = ""  # of an end for good, while it is judged: the id of the event that says so
         self.end_judged = -1  # how many there were when its end was judged last
         self.explicit_part = ""  # the source's own name of the current part
         self.fresh_part = False  # a user message opened the part and no turn has come since
@@ -195,6 +197,13 @@ class Session(KeyState):
         self.strangers: list[tuple[int, tuple[str, ...], Any]] = []
         self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
         self.marks: StoredMarks | None = None  # of its row, where a gate writes only what changes
+
+    @property
+    def end_of_what(self) -> str:
+        """What tells its end from other ends: its clock, or without one the number of its next attempt."""
+        if self.now > -inf:
+            return str(self.now)
+        return f"{self.seq if self.id[0] == RESERVED else self.lasting.attempts} {self.ended_by}"
 
     @property
     def resting(self) -> bool:

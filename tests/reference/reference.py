@@ -155,7 +155,7 @@ class Reference:
         """Take an event of a session: at once, or when it is known whether there was a pause."""
         session = self._settle(session, inf if event.time is None else event.time)
         if isinstance(event, sg.SessionEnd):
-            self._end_explicitly(session, event, about)
+            self._end_explicitly(session, event)
             return
         silence = 0.0 if event.time is None or session.clock is None else event.time - session.clock
         if silence >= self._idle(session):
@@ -216,9 +216,9 @@ class Reference:
     def _end_idle(self, life: Life) -> None:
         """Judge the end of a life, once for what it has seen."""
         if not life.is_over:
-            self._end(life, None if life.clock is None else life.clock + self._idle(life), "idle")
+            self._end(life, None if life.clock is None else life.clock + self._idle(life))
 
-    def _end_explicitly(self, session: Session, event: Event, about: Any) -> None:
+    def _end_explicitly(self, session: Session, event: Event) -> None:
         """Judge an end that was told, within the idle time; it moves no clock."""
         self.met["end after the end"] += session.is_over
         if session.is_over:
@@ -226,16 +226,16 @@ class Reference:
         time, clock = event.time, session.clock
         if clock is not None:
             time = clock if time is None else min(max(time, clock), clock + self._idle(session))
-        self._end(session, time, about)
+        self._end(session, time)
 
-    def _end(self, life: Life, time: float | None, about: Any) -> None:
+    def _end(self, life: Life, time: float | None) -> None:
         self._fire_deadlines(life, inf if time is None else time)
         for spec in self.policy.rules:
             if spec.key == life.key or (isinstance(life, Session) and "session" in spec.key):
-                self._end_rule(spec, life, time, about)
+                self._end_rule(spec, life, time)
         life.is_over = True
 
-    def _end_rule(self, spec: RuleSpec, life: Life, time: float | None, about: Any) -> None:
+    def _end_rule(self, spec: RuleSpec, life: Life, time: float | None) -> None:
         """Ask the states of a rule that saw something, and the single one of a session or of a part with acts in it."""
         if read.is_single(spec) and not read.has_gate(spec):
             if spec.scope != "part":
@@ -243,9 +243,11 @@ class Reference:
             elif isinstance(life, Session) and life.part_has_acts:
                 self._slot(spec, life, (life.part,)).opened = True
         end = sg.SessionEnd(session_id=life.id, time=time)
+        # However the end came to light. Without a clock, what was tried tells one end from another.
+        what = life.clock if life.clock is not None else len(life.attempts) if isinstance(life, Session) else None
         for slot in life.slots:
             if slot.spec is spec and slot.opened and spec.slot not in life.unread:
-                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, (time, about))
+                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, what)
 
     # -- what rules see
 

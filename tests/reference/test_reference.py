@@ -310,8 +310,12 @@ DIFFERED: dict[str, Case] = {
     ),
     "the redelivery of an end that came after the end": Case(
         (rule("must_call_once", tool="book"),),
-        (END, sg.SessionEnd(session_id="s", time=6.0, event_id="again"), call(7.0))
-        + (sg.SessionEnd(session_id="s", time=6.0, event_id="again"),),
+        (
+            END,
+            sg.SessionEnd(session_id="s", time=6.0, event_id="again"),
+            call(7.0),
+            sg.SessionEnd(session_id="s", time=6.0, event_id="again"),
+        ),
     ),
     "the redelivery of an end that came after the clock of others had closed the session": Case(
         (rule("must_call_once", tool="book"),),
