@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,18 @@ _DUE: Final = (
 _logger = logging.getLogger(__name__)
 
 AskJudge = Callable[[Question], Answer | None]
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """An answer whose values can be counted and kept: a judge is a stranger's code and may return anything."""
+
+    violated: bool | None
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]  # no bound holds for NaN
+    explanation: str
+    tokens: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    cost_usd: Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+    is_counted: bool
+    retry_after: Annotated[float, msgspec.Meta(ge=0)] | None
 
 
 class SettledFinding(NamedTuple):
@@ -201,6 +213,9 @@ class QuestionDesk(AnswerRecord):
             except StreamGuardError as error:  # a database or a sink: both may be there again
                 claim = None
                 _logger.error("questions to the judge wait: %s", error)  # noqa: TRY400  (it says why)
+            except Exception:
+                claim = None
+                _logger.exception("a thread that asks the judge stumbled; it goes on")
             with self._changed:
                 self._changed.notify_all()
                 if claim is None and not self._stop.is_set():
@@ -237,9 +252,13 @@ class QuestionDesk(AnswerRecord):
         )
         try:
             answer = self._judge(question)
-        except Exception as error:  # noqa: BLE001  # a stranger's plugin may raise anything; that is no answer
+            if answer is None:
+                return _no_answer("no judge is set up; see judge.url", is_counted=True)
+            return Answer(**msgspec.structs.asdict(msgspec.convert(answer, _Said, from_attributes=True)))
+        except msgspec.ValidationError as error:
+            return _no_answer(f"the judge returned no answer: {error}")
+        except BaseException as error:  # noqa: BLE001  # it may raise anything, SystemExit too; that is no answer
             return _no_answer(f"the judge failed: {type(error).__name__}")
-        return answer or _no_answer("no judge is set up; see judge.url", is_counted=True)
 
     def _settle(self, claim: _Claim, answer: Answer) -> None:
         """Record an answer, and give back what the call did not cost."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from stream_guard.judge.durations import Duration
 from stream_guard.settings.values import Section
+
+MOST_PRICE: Final = 1e6  # budgets are counted in whole numbers of 64 bits
 
 
 class JudgeSettings(Section):
@@ -19,8 +22,12 @@ class JudgeSettings(Section):
     concurrency: int = Field(default=4, ge=1, le=64, description="questions that are open at the same time")
     max_characters: int = Field(default=60_000, gt=0, description="how much of a trace is shown")
     cache: Path | None = Field(default=None, description="a folder for answers; the same question is asked once")
-    input_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the question")
-    output_price: float = Field(default=0.0, ge=0, description="dollars for a million tokens of the answer")
+    input_price: float = Field(
+        default=0.0, ge=0, le=MOST_PRICE, description="dollars for a million tokens of the question"
+    )
+    output_price: float = Field(
+        default=0.0, ge=0, le=MOST_PRICE, description="dollars for a million tokens of the answer"
+    )
     # Of rules that ask a judge:
     record: str = Field(
         default="", description="where their questions, answers and budgets are kept; empty: in the history"

@@ -271,6 +271,57 @@ def test_a_flood_of_questions_writes_no_more_than_so_many(database: Database, mo
     assert len(inquiries.listing(database)) == 20
 
 
+NAN, INFINITE = float("nan"), float("inf")
+
+
+class Odd:
+    """What looks like an answer until it is read."""
+
+    violated, confidence, explanation, tokens, is_counted, retry_after = True, 1.0, "", 0, True, None
+
+    @property
+    def cost_usd(self) -> float:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        *(Answer(violated=True, confidence=1.0, cost_usd=odd, is_counted=True) for odd in (NAN, INFINITE, -1.0, 1e300)),
+        *(Answer(violated=True, confidence=odd, is_counted=True) for odd in (NAN, -INFINITE, 1.5, -0.1)),
+        *(Answer(violated=True, confidence=1.0, tokens=odd, is_counted=True) for odd in (-1, 2**70)),
+        Answer(violated=None, confidence=0.0, retry_after=NAN, is_counted=True),
+        Answer(violated=True, confidence=1.0, cost_usd="0.1", is_counted=True),  # type: ignore[arg-type]
+        Answer(violated=True, confidence=1.0, tokens=NAN, is_counted=True),  # type: ignore[arg-type]
+        Answer(violated="no", confidence=1.0, is_counted=True),  # type: ignore[arg-type]
+        Answer(violated=True, confidence=1.0, explanation=None, is_counted=True),  # type: ignore[arg-type]
+        *({}, [], "yes", 0, False, object(), Answer, Odd()),
+        *(SystemExit(1), KeyboardInterrupt(), GeneratorExit(), RecursionError(), StopIteration(), MemoryError()),
+    ],
+    ids=lambda returned: type(returned).__name__,
+)
+def test_what_is_no_answer_costs_the_worst_case_and_ends_no_thread(database: Database, returned: Any) -> None:
+    def judge(question: Question) -> Any:
+        if "l1" in question.text:
+            return says(violated=True, cost=0.0)
+        if isinstance(returned, BaseException):
+            raise returned
+        return returned
+
+    settings = {"concurrency": 1, "input_price": 1.0, "output_price": 1.0, "dollars_per_day": 1.0}
+    counts = Counts()
+    with asking(database, judge, counts=counts, **settings) as desk:  # type: ignore[arg-type]
+        answers = ask_all(desk, [finding(0, text="l0")])
+        answers |= ask_all(desk, [finding(1, text="l1")])  # by the same thread
+    assert answers["kind-0"] is None
+    assert answers["kind-1"] is not None
+    assert counts.inquiries["kind", "no_answer"] == 1
+    [first] = [one for one in inquiries.listing(database) if "l0" in one.excerpt[0]]
+    amount = worst_case(first.words, first.excerpt, desk._settings) / NANOS
+    assert (first.state, first.cost_usd, first.tokens) == ("failed", amount, 0)
+    assert counts.judge_dollars["kind"] == amount
+
+
 def test_an_answer_that_comes_late_changes_no_answer(database: Database) -> None:
     clock = Clock()
     desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), Judge(), owner="test", clock=clock)
