@@ -236,7 +236,9 @@ class Gate:
 
     def _carry_out(self, attempt: ToolCall, key: str, ruling: Ruling, rewriting: Rewriting | None) -> Ruling:
         """Record a decision and carry it out, in one transaction."""
-        with self.database.transaction() as statements:
+        # An approval that is used up here, or a session that ends, stays so after a power failure.
+        final = ruling.action in (Action.PAUSE, Action.TERMINATE_SESSION)
+        with self.database.transaction(durable=final) as statements:
             self._record(statements, ruling.alerts, follow_up=False)
             remembered = _Remembered(
                 ruling.action,
@@ -285,7 +287,7 @@ class Gate:
                 # Whoever recorded this yes may have been killed before the rules knew of it.
                 self._publish(attempt, ruling, guard_knows=False)
             return ruling
-        with self.database.transaction() as statements:
+        with self.database.transaction(durable=True) as statements:
             answered = self._ask(statements, attempt, known, ruling)
             if answered.action is Action.PAUSE:
                 return answered

@@ -145,7 +145,7 @@ class Reviews:
         Whoever may not approve the review may not do this either. Nobody can where several people have to approve, or
         where the arguments could not be read: a shape says too little then.
         """
-        with self._database.transaction() as statements:
+        with self._database.transaction(durable=True) as statements:
             now = self._expire(statements)
             found = review_rows.find(statements, name)
             if found is None or grant.tenant not in ("", found[0].tenant):
@@ -184,7 +184,7 @@ class Reviews:
         return [msgspec.structs.replace(review, arguments=redact(review.arguments)) for review in found]
 
     def _answer(self, name: str, status: Status, answer: ReviewAnswer) -> Review:
-        with self._database.transaction() as statements:
+        with self._database.transaction(durable=True) as statements:
             now = self._expire(statements)
             found = review_rows.find(statements, name)
             if found is None or answer.tenant not in ("", found[0].tenant):

@@ -98,7 +98,7 @@ def insert(statements: Statements, review: Review, grant: Grant, now: float) -> 
 
 def end(database: Database, name: str, *, by: str, now: float, tenant: str = "") -> Bypass:
     """End a bypass now; AnswerRefusedError when there is none that is open."""
-    with database.transaction() as statements:
+    with database.transaction(durable=True) as statements:
         found = next((one for one in _open(statements, now) if one.id == name and tenant in ("", one.tenant)), None)
         if found is None:
             raise AnswerRefusedError(f"there is no open bypass {name[:40]!r}", missing=True)

@@ -113,8 +113,11 @@ class Database(Protocol):
 
     key: bytes
 
-    def transaction(self) -> AbstractContextManager[Statements]:
-        """Run several statements, all or none, without another writer meanwhile. Errors are StoreError."""
+    def transaction(self, *, durable: bool = False) -> AbstractContextManager[Statements]:
+        """Run several statements, all or none, without another writer meanwhile. Errors are StoreError.
+
+        What is ``durable`` is on the disk when this returns: a power failure after it loses nothing of it.
+        """
 
     def read(self, sql: str, *values: Value) -> list[Row]:
         """Return the rows of one query, without a lock on writers."""
@@ -161,7 +164,6 @@ class SqliteDatabase:
             self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             refuse_other_files(self._db, path, _MARK)
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
             with self.transaction() as statements:
                 write_mark(self._db, _MARK)
                 prepare(statements, str(path), steps)
@@ -176,10 +178,11 @@ class SqliteDatabase:
         return self._db.execute(sql, values).fetchall()
 
     @contextmanager
-    def transaction(self) -> Iterator[Statements]:
+    def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
         """Begin as a writer, so that nothing that is read inside changes before the end."""
         with self._lock:
             try:
+                self.run(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self.run("BEGIN IMMEDIATE")
                 yield self
                 self.run("COMMIT")

@@ -95,7 +95,7 @@ def solve(
 
     Open reviews that only ask whether it has been seen are acknowledged with it.
     """
-    with database.transaction() as statements:
+    with database.transaction(durable=True) as statements:
         known = _find(statements.run, name)
         if known is None or tenant not in ("", known.tenant):
             text = f"there is no incident {name[:40]!r}; list them with: stream-guard incidents list"

@@ -69,7 +69,7 @@ def decide(
     database: Database, name: str, state: LessonState, *, by: str, time: float, note: str = "", via: str = ""
 ) -> KeptLesson:
     """Accept or refuse a rule; a later answer takes the place of an earlier one. AnswerRefusedError without a rule."""
-    with database.transaction() as statements:
+    with database.transaction(durable=True) as statements:
         rows = statements.run("SELECT body, state FROM sg_lessons WHERE id = ?", column(name))
         if not rows:
             raise AnswerRefusedError(f"no rule {name[:120]!r} was learned", missing=True)

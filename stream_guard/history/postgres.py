@@ -17,6 +17,10 @@ _LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit
 _PATIENCE: Final = 10  # seconds to wait for the server's first answer
 # A server that is frozen in a transaction would keep every other one waiting.
 _SETTINGS: Final = "SET idle_in_transaction_session_timeout = '5s'"
+# A server may be set to commit before the disk has it. Stricter settings than "on" stay.
+_DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 
 class PostgresDatabase:
@@ -45,12 +49,14 @@ class PostgresDatabase:
         return found.fetchall() if found.description is not None else []
 
     @contextmanager
-    def transaction(self) -> Iterator[Statements]:
+    def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
         """Begin when no other process is in a transaction."""
         with self._lock:
             try:
                 with self._connection().transaction():
                     self.run("SELECT pg_advisory_xact_lock(?)", _LOCK)
+                    if durable:
+                        self.run(_DURABLE)
                     yield self
             except self._psycopg.Error as error:
                 raise self._explain(error) from error

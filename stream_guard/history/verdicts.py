@@ -77,7 +77,7 @@ def give(
         tenant=alert.labels.get("tenant", ""),
         via=via,
     )
-    with database.transaction() as statements:
+    with database.transaction(durable=True) as statements:
         statements.run(
             "INSERT INTO sg_verdicts VALUES (?, ?, ?, ?, ?) ON CONFLICT (alert) DO UPDATE "
             "SET verdict = excluded.verdict, body = excluded.body",

@@ -228,7 +228,8 @@ class _Full:
         self.close = database.close
         self.key = database.key
 
-    def transaction(self) -> Any:
+    def transaction(self, *, durable: bool = False) -> Any:
+        del durable
         raise OSError("the disk is full")
 
 

@@ -10,7 +10,8 @@ import pytest
 from stream_guard.errors import StoreError
 from stream_guard.history import audit, database
 from stream_guard.history.opening import open_database
-from tests.history.claims import CLAIMS, World, call
+from stream_guard.judge.model import Action
+from tests.history.claims import CLAIMS, World, call, review_of
 from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.postgres import Server
 from tests.history.review_claims import REVIEW_CLAIMS
@@ -63,3 +64,28 @@ def test_a_history_of_the_version_before_is_brought_up_to_date(postgres: Server,
     assert opened.read("SELECT count(*) FROM sg_alerts") == [(1,)]
     assert audit.verify(opened).problems == ()
     opened.close()
+
+
+def test_an_answer_is_on_the_disk_of_a_server_that_commits_before_its_disk_has_it(
+    postgres: Server, world: World
+) -> None:
+    with world.database.transaction() as statements:
+        statements.run("ALTER ROLE guard SET synchronous_commit = off")
+    try:
+        gate = world.gate(database=world.connect())
+        review = review_of(gate.check(call("pay", {"amount": 20}, call_id="c1")))
+        assert _is_flushed(world)
+        gate.check(call("drop", {"n": 1}))
+        gate.reviews.approve(review, by="ada")
+        assert _is_flushed(world)
+        assert gate.check(call("pay", {"amount": 20}, call_id="c1")).action is Action.ALLOW
+        assert _is_flushed(world)
+    finally:
+        with world.database.transaction() as statements:
+            statements.run("ALTER ROLE guard RESET synchronous_commit")
+
+
+def _is_flushed(world: World) -> bool:
+    """Whether the disk has all that was written; a server flushes by itself only now and then."""
+    [(flushed,)] = world.database.read("SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()")
+    return bool(flushed)

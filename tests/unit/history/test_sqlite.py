@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from stream_guard.errors import StoreError
+from stream_guard.history.bypasses import Grant
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.opening import open_database
-from tests.history.claims import CLAIMS, World
+from tests.history.claims import CLAIMS, World, call, review_of
 from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.review_claims import REVIEW_CLAIMS
 
@@ -69,3 +70,42 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 def test_an_address_of_another_sort_is_refused() -> None:
     with pytest.raises(StoreError, match=r"cannot be kept at mysql://\.\.\.; give a file's path or postgresql://"):
         open_database("mysql://me:secret@host/name")
+
+
+def test_what_a_person_answers_and_its_use_are_on_the_disk_before_they_are_told(tmp_path: Path) -> None:
+    said: list[str] = []
+    with World(lambda: _overheard(tmp_path / "history.db", said)) as world:
+        gate = world.gate()
+
+        def pause(amount: int) -> str:
+            return review_of(gate.check(call("pay", {"amount": amount}, call_id=f"c{amount}")))
+
+        steps: dict[str, Callable[[], object]] = {
+            "a question": lambda: gate.check(call("pay", {"amount": 1}, call_id="c1")),
+            "an approval": lambda: gate.reviews.approve(pause(1), by="ada"),
+            "its use": lambda: gate.check(call("pay", {"amount": 1}, call_id="c1")),
+            "a rejection": lambda: gate.reviews.reject(pause(2), by="ada"),
+            "a refusal by it": lambda: gate.check(call("pay", {"amount": 2}, call_id="c2")),
+            "a bypass": lambda: gate.reviews.bypass(pause(3), Grant(by="ada", note="a batch", seconds=60)),
+            "an ended session": lambda: gate.check(call("leak", session="t")),
+        }
+        for name, step in steps.items():
+            said.clear()
+            step()
+            assert _last_commit(said) == "FULL", name
+        said.clear()
+        gate.check(call("drop"))
+        assert _last_commit(said) == "NORMAL", "a plain refusal would be given again"
+
+
+def _overheard(path: Path, said: list[str]) -> SqliteDatabase:
+    database = SqliteDatabase(path)
+    assert database._db is not None  # what SQLite is told is seen nowhere else
+    database._db.set_trace_callback(said.append)
+    return database
+
+
+def _last_commit(said: list[str]) -> str:
+    """Return how the last transaction was committed."""
+    last = len(said) - said[::-1].index("COMMIT")
+    return next(sql.rpartition(" ")[2] for sql in reversed(said[:last]) if sql.startswith("PRAGMA synchronous"))
