@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, Final
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.asking.judged_alerts import JudgedAlerts
@@ -18,6 +19,7 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.spec import Policy
 from stream_guard.ports import Decoder
+from stream_guard.redaction import redact_text
 from stream_guard.settings import Settings
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
@@ -33,10 +35,14 @@ from stream_guard.worker.rollouts import (
     RolloutLog,
     open_published,
 )
-from stream_guard.worker.rows import KEY_STATES
+from stream_guard.worker.rows import KEY_STATES, SESSIONS, most_bytes
 from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
 from stream_guard.worker.store import PartitionStore
 from stream_guard.worker.versions import FindEnds, PartitionPolicies, VersionedRouter
+
+_SHOWN: Final = 80  # characters of a session's id in a message
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +182,27 @@ def session_partitions(
     def make(
         number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
     ) -> SessionPartition:
-        shown, store, held = watched(decoder, parts.watch), PartitionStore(number, rows), None
+        shown, store, held = watched(decoder, parts.watch), open_store(parts, number, rows), None
         counts = engine.counts
         if policies is not None:
             _, engine, held = policies.of(number)
         return kind(store, engine, shown, dead_letters, limits, now=time.time, counts=counts, held=held)
 
     return make
+
+
+def open_store(parts: WorkerParts, number: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> PartitionStore:
+    """Return the store of a partition, with no row that is larger than the changelog takes."""
+
+    def too_large(name: str, size: int) -> None:
+        parts.engine.counts.evictions["session_bytes"] += 1
+        _logger.error(
+            "partition %d: what is kept of %s has %d bytes, more than a row may have, and begins anew after a restart; "
+            "see sessions.max_session_bytes and decode.max_record_bytes",
+            *(number, redact_text(name, _SHOWN), size),
+        )
+
+    return PartitionStore(number, rows, family, most=most_bytes(parts.settings), too_large=too_large)
 
 
 def key_partitions(parts: WorkerParts, senders: int) -> PartitionFactory[ReceivingPartition]:
@@ -193,7 +213,7 @@ def key_partitions(parts: WorkerParts, senders: int) -> PartitionFactory[Receivi
         number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
     ) -> ReceivingPartition:
         return ReceivingPartition(
-            PartitionStore(number, rows, KEY_STATES),
+            open_store(parts, number, rows, KEY_STATES),
             engine,
             dead_letters,
             limits,

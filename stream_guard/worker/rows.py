@@ -16,8 +16,10 @@ from zlib import crc32
 import msgspec
 
 from stream_guard.judge.model import resolved
+from stream_guard.settings import Settings
 
 VERSION: Final = 1
+ROOM: Final = 2**20  # bytes around what a row or a message is about
 # The families of rows: the byte behind the partition in a key.
 SESSIONS: Final = 1  # states of sessions; their progress row has the next number
 KEY_STATES: Final = 3  # states of rules that look across sessions; their progress row has the next number
@@ -100,6 +102,14 @@ decode_session: Final = msgspec.msgpack.Decoder(SessionRow).decode
 decode_progress: Final = msgspec.msgpack.Decoder(ProgressRow).decode
 decode_policy: Final = msgspec.msgpack.Decoder(PolicyRow).decode
 decode_topics: Final = msgspec.msgpack.Decoder(dict[str, KnownTopic]).decode
+
+
+def most_bytes(settings: Settings) -> int:
+    """Return how large a row may be, and a record that workers pass to each other: a session, or a record as it came.
+
+    The topics of a group take so much, and a little more for keys and headers.
+    """
+    return max(settings.sessions.max_session_bytes, settings.decode.max_record_bytes) + ROOM
 
 
 def topic_tag(topic: str, incarnation: int = 0) -> int:

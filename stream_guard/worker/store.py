@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
 from typing import TypeAlias
 
 import msgspec
@@ -38,12 +39,24 @@ class PartitionStore:
     ``rows`` are those of the partition, as they are recovered. ``snapshot`` returns changes in the order in which they
     must be written: the progress row is last and proves the others. Before the next snapshot, the changes of the last
     one must be acknowledged and in ``rows``. Until then the store reads them from memory.
+
+    A row of more than ``most`` bytes is refused by every broker, each time. It is written as one that has ended, and
+    ``too_large`` is called with its name and size.
     """
 
-    def __init__(self, partition: int, rows: Mapping[bytes, bytes], family: int = SESSIONS) -> None:
+    def __init__(
+        self,
+        partition: int,
+        rows: Mapping[bytes, bytes],
+        family: int = SESSIONS,
+        *,
+        most: float = inf,
+        too_large: Callable[[str, int], None] = lambda _name, _size: None,
+    ) -> None:
         self.number = partition
         self._family = family
         self._rows = rows
+        self._most, self._too_large = most, too_large
         self._pending: dict[bytes, tuple[bytes, float | None]] = {}  # an empty state: the session has ended
         self._in_flight: dict[bytes, tuple[bytes, float | None]] = {}  # of the last snapshot: may not be in the rows
         self._ended: dict[bytes, Offsets] = {}  # ended sessions that still have a row, and the offsets in it
@@ -122,8 +135,14 @@ class PartitionStore:
         self._snapshot_applied = dict(self.applied)
         for key, (state, deadline) in self._pending.items():
             applied = self._applied_of(key) if ahead else self._snapshot_applied
-            changes.append((key, encode_row(SessionRow(VERSION, applied, deadline, state))))
-            if not state:
+            row = encode_row(SessionRow(VERSION, applied, deadline, state))
+            fits = len(row) <= self._most
+            if not fits:
+                self._too_large(session_of(key), len(row))
+                self._pending[key] = (b"", None)
+                row = encode_row(SessionRow(VERSION, applied, None, b""))
+            changes.append((key, row))
+            if not state or not fits:
                 self._ended[key] = applied
         self._pending, self._in_flight = {}, self._pending
         changes += self.extra_rows.items()

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from stream_guard.errors import SourceError, StoreError, StreamGuardError
 from stream_guard.judge.counts import Counts
@@ -215,6 +215,11 @@ async def _reload(app: WorkerApp, parts: WorkerParts) -> None:
 def _explain(failure: BaseException) -> StreamGuardError:
     if isinstance(failure, StreamGuardError):
         return failure
+    if isinstance(failure, MessageSizeTooLargeError):
+        return StoreError(
+            f"states cannot be written: {failure!r}; a topic of the group takes less than when the worker started: "
+            "start it again, and it raises max.message.bytes or says what to set; nothing is lost"
+        )
     if isinstance(failure, KafkaError):
         return StoreError(
             f"states cannot be written: {failure!r}; look at the brokers, their logs and disks; nothing is lost: "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from stream_guard.errors import SettingsError, SourceError
@@ -20,13 +22,17 @@ from stream_guard.kafka.writer import Outgoing
 from stream_guard.settings import Settings
 from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
 from stream_guard.worker.kafka.login import login_options
-from stream_guard.worker.rows import topic_tag
+from stream_guard.worker.rows import ROOM, most_bytes, topic_tag
 
 REQUEST_MS: Final = 15_000  # how long one request may take
 # Rows of an owner that was frozen are found, and the right ones written again, before compaction removes those.
 COMPACTION_LAG_MS: Final = 600_000
 # For so long a deleted row can be read: a copy that was not read for an hour is made anew.
 DELETE_RETENTION_MS: Final = 86_400_000
+LIMIT: Final = "max.message.bytes"
+_OF_THE_TOPIC: Final = 1  # the source of a setting that was made for one topic
+
+_logger = logging.getLogger(__name__)
 
 
 async def connect(servers: Sequence[str], settings: Settings) -> Any:
@@ -40,7 +46,7 @@ async def connect(servers: Sequence[str], settings: Settings) -> Any:
             enable_idempotence=True,
             linger_ms=2,
             max_batch_size=256 * 1024,
-            max_request_size=64 * 2**20,
+            max_request_size=max(64 * 2**20, most_bytes(settings) + ROOM),
             # A broker answers the requests of a connection one after the other. Behind a write that waits for replicas
             # it would not say for longer that it is there.
             request_timeout_ms=REQUEST_MS,
@@ -99,11 +105,12 @@ async def make_topics(
 ) -> None:
     """Create the changelog, and the topics through which workers pass records to each other, where they do not exist.
 
+    Those that exist are made to take records as large as the settings allow; SettingsError where that is refused.
     Faust would create the changelog with a number of copies that it has to be told; -1 leaves it to the brokers.
     """
     copies = settings.worker.replication_factor
-    configs = {"max.message.bytes": str(settings.decode.max_record_bytes + 2**20)}
-    rows = {
+    configs = {LIMIT: str(most_bytes(settings) + ROOM)}
+    rows = configs | {
         "cleanup.policy": "compact",
         "min.compaction.lag.ms": str(COMPACTION_LAG_MS),
         "delete.retention.ms": str(DELETE_RETENTION_MS),
@@ -111,12 +118,12 @@ async def make_topics(
     wanted = {changelog: rows} | dict.fromkeys(sorted(passing), configs)
     admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id=NAME, **login_options(settings.kafka))
     try:
-        names = sorted(
-            wanted.keys() - await describe_topics(producer.client, list(wanted), patience=settings.kafka.patience)
-        )
+        there = await describe_topics(producer.client, list(wanted), patience=settings.kafka.patience)
+        names = sorted(wanted.keys() - there)
+        await admin.start()
+        await _raise_limits(admin, sorted(there), int(configs[LIMIT]))
         if not names:
             return
-        await admin.start()
         topics = [NewTopic(name, partitions, 1, topic_configs=wanted[name]) for name in names]
         for topic in topics:
             topic.replication_factor = copies  # its constructor refuses -1, which the brokers know
@@ -127,7 +134,34 @@ async def make_topics(
         await admin.close()
     for name, code, *reason in answer.topic_errors:
         if code and for_code(code) is not TopicAlreadyExistsError:
-            raise SourceError(f"the topic {name} cannot be made: {for_code(code).__name__} {reason}; make it")
+            raise SourceError(
+                f"the topic {name} cannot be made: {for_code(code).__name__} {reason}; make it, with {wanted[name]}"
+            )
+
+
+async def _raise_limits(admin: Any, topics: Sequence[str], most: int) -> None:
+    """Have topics take records of so many bytes: one row that is refused would stop its partition for good."""
+    low = dict[str, dict[str, str]]()
+    for answer in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]):
+        for code, _, _, name, entries in answer.resources:
+            if code:
+                _logger.warning(
+                    "whether %s takes records of %d bytes (%s) cannot be looked up: %s; see that it does",
+                    *(name, most, LIMIT, for_code(code).__name__),
+                )
+            elif int(next(value for key, value, *_ in entries if key == LIMIT)) < most:
+                low[name] = {key: value for key, value, _, source, *_ in entries if source == _OF_THE_TOPIC}
+    # What a topic has of its own is sent along: the request replaces all of it.
+    raised = [ConfigResource(ConfigResourceType.TOPIC, name, own | {LIMIT: str(most)}) for name, own in low.items()]
+    for answer in await admin.alter_configs(raised) if raised else ():
+        for code, reason, _, name in answer.resources:
+            if code:
+                raise SettingsError(
+                    f"the topic {name} does not take records of {most} bytes, and its {LIMIT} cannot be raised: "
+                    f"{for_code(code).__name__} {reason or ''}; set it to {most}, or have smaller records and "
+                    "sessions with decode.max_record_bytes and sessions.max_session_bytes"
+                )
+            _logger.warning("the topic %s takes records of %d bytes now (%s)", name, most, LIMIT)
 
 
 class KafkaOutbox:
