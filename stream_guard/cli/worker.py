@@ -157,8 +157,9 @@ class PolicyAdoption:
         self._metrics = metrics
         self._assembly = assembly
         self._targets = targets
+        self._rollouts = rollouts
         if rollouts is not None:
-            rollouts.adopted = self._adopt_rollout
+            rollouts.adopted, rollouts.retired = self._adopt_rollout, self._retire_rollout
 
     def adopt(self, policy: Policy) -> None:
         """Tell of the file's policy, in place of the one before."""
@@ -167,9 +168,15 @@ class PolicyAdoption:
 
     def _adopt_rollout(self, prepared: PreparedRollout) -> None:
         """Tell of a rollout's policies, which are in force beside others for a while."""
+        latest = self._rollouts is not None and self._rollouts.latest is prepared
         for engine in prepared.engines:
-            self._metrics.add_rules(engine.policy.rules, engine.counts)
-            self._assembly.note_policy(engine.policy, self._targets)
+            self._metrics.add_rules(engine.policy.rules, engine.counts, latest=latest)
+            if latest:
+                self._assembly.note_policy(engine.policy, self._targets)
+
+    def _retire_rollout(self, prepared: PreparedRollout) -> None:
+        for engine in prepared.engines:
+            self._metrics.end_rules(engine.counts)
 
 
 def _open_page(

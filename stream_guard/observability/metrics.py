@@ -79,14 +79,23 @@ class Metrics(Collector):
         self._counts.begin_policy()
         self._rules = self._name(tuple(rules))
 
-    def add_rules(self, rules: Iterable[RuleSpec], counts: Counts) -> None:
-        """Count the rules of a policy with counts of its own, which may be in force beside earlier ones."""
-        self._beside.append((self._name(tuple(rules)), counts))
+    def add_rules(self, rules: Sequence[RuleSpec], counts: Counts, *, latest: bool = True) -> None:
+        """Count the rules of a policy with counts of its own, which is in force beside others, for good or yet."""
+        if latest:
+            self._beside = [*self._beside, (self._name(rules), counts)]
+        else:
+            self._beside = [(_named(rules), counts), *self._beside]
+
+    def end_rules(self, counts: Counts) -> None:
+        """Take what the rules of a policy had counted into the sums: it is not in force any more."""
+        ended = [(rules, own) for rules, own in self._beside if own is counts]
+        finished, beside = _sum_by_rule(self._finished, ended), [one for one in self._beside if one[1] is not counts]
+        self._finished, self._beside = finished, beside
 
     def _name(self, rules: Sequence[RuleSpec]) -> tuple[tuple[str, str], ...]:
         # Of two rules that share an id, one that is not in shadow mode counts.
         self._shadow = frozenset(rule.id for rule in rules).difference(rule.id for rule in rules if not rule.shadow)
-        return tuple((rule.id, rule.severity.word) for rule in rules)
+        return _named(rules)
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric as it is now."""
@@ -222,13 +231,24 @@ class Metrics(Collector):
 
     def _by_rule(self) -> dict[tuple[str, Labels], int]:
         """Return the counts by rule; two rules that share an id share a series."""
-        numbers = defaultdict(int, self._finished)
-        for rules, counts in ((self._rules, self._counts), *self._beside):
-            for position, (rule_id, severity) in enumerate(rules):
-                numbers["findings", (rule_id, severity)] += counts.findings.get(position, 0)
-                for result, counted in _RESULTS.items():
-                    numbers["rule_results", (rule_id, result)] += getattr(counts, counted).get(position, 0)
-        return numbers
+        finished, beside = self._finished, self._beside  # together: another thread replaces them
+        return _sum_by_rule(finished, ((self._rules, self._counts), *beside))
+
+
+def _named(rules: Sequence[RuleSpec]) -> tuple[tuple[str, str], ...]:
+    return tuple((rule.id, rule.severity.word) for rule in rules)
+
+
+def _sum_by_rule(
+    finished: Mapping[tuple[str, Labels], int], counted: Iterable[tuple[tuple[tuple[str, str], ...], Counts]]
+) -> defaultdict[tuple[str, Labels], int]:
+    numbers = defaultdict(int, finished)
+    for rules, counts in counted:
+        for position, (rule_id, severity) in enumerate(rules):
+            numbers["findings", (rule_id, severity)] += counts.findings.get(position, 0)
+            for result, name in _RESULTS.items():
+                numbers["rule_results", (rule_id, result)] += getattr(counts, name).get(position, 0)
+    return numbers
 
 
 def _tag(kind: type[Event]) -> str:

@@ -8,7 +8,7 @@ group knows nothing of their offsets. Then sessions go to the partition that the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import gcd, inf
 from zlib import crc32
 
@@ -27,6 +27,7 @@ from stream_guard.worker.rows import (
     Offsets,
     ProgressRow,
     SessionRow,
+    decode_policy,
     decode_progress,
     decode_session,
     encode_row,
@@ -34,6 +35,7 @@ from stream_guard.worker.rows import (
     incarnation_name,
     known_topics,
     owner_key,
+    policy_key,
     progress_key,
     session_key,
     session_of,
@@ -134,6 +136,8 @@ class _Move:
         for family in (SESSIONS, KEY_STATES):
             if (progress := self._progress_of(number, family)) is not None:
                 moved[progress_key(number, family)] = encode_row(progress)
+        if (policy := self._policy_of(number)) is not None:
+            moved[policy_key(number)] = policy
         moved[owner_key(number)] = b"\x01"  # without it, a group that has committed offsets would have lost its states
         return moved
 
@@ -195,10 +199,21 @@ class _Move:
         known = known_topics(self._rows.get(number, {}), number)
         return {name: known[name] for name in known if name in self._same}
 
-    def _progress_of(self, number: int, family: int) -> ProgressRow | None:
+    def _sources(self, number: int) -> Sequence[int]:
+        """Return the partitions whose sessions come into a partition."""
         step = gcd(self._before, self._after)
-        sources = [number] if self._stays else range(number % step, self._before, step)
-        rows = [row for source in sources if (row := self._read_progress(source, family)) is not None]
+        return [number] if self._stays else range(number % step, self._before, step)
+
+    def _policy_of(self, number: int) -> bytes | None:
+        """Return by which rollout a partition is judged; by another, states of rules that it lacks would be forgotten.
+
+        Where partitions come together, all was read, and the last of their rollouts follows the others in any case.
+        """
+        rows = [self._rows.get(source, {}).get(policy_key(source)) for source in self._sources(number)]
+        return max((row for row in rows if row is not None), key=lambda row: decode_policy(row).rollout, default=None)
+
+    def _progress_of(self, number: int, family: int) -> ProgressRow | None:
+        rows = [row for source in self._sources(number) if (row := self._read_progress(source, family)) is not None]
         if not rows:
             return None
         # The slowest clock: no deadline may fire early. Where there was no event, there is no session.

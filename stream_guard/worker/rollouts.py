@@ -7,8 +7,8 @@ for them. Its offset is its number. What cannot be used is refused and counted, 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -18,8 +18,10 @@ from stream_guard.judge.counts import ByRule, Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import resolved
 from stream_guard.judge.spec import Policy
+from stream_guard.worker.rows import PolicyRow
 
 FROM_FILE: Final = -1  # the number of the policy file's own
+NOWHERE: Final = -2  # the number of no rollout
 _ROLLOUT: Final = b"rollout/"
 _SWITCH: Final = b"switch/"
 
@@ -131,13 +133,14 @@ class ControlRecords:
 
     def __init__(self) -> None:
         self.rollouts: dict[int, PolicyRollout] = {}
-        self.switches: list[PolicySwitch] = []
+        self.switched: defaultdict[tuple[int, str], set[int]] = defaultdict(set)  # partitions, by rollout and group
 
     def add(self, number: int, key: bytes | None, value: bytes | None) -> str:
         """Take a record in; return what is wrong with it, empty where nothing is."""
         try:
             if is_switch(key):
-                self.switches.append(_decode_switch(value or b""))
+                switch = _decode_switch(value or b"")
+                self.switched[switch.rollout, switch.group].add(switch.partition)
             else:
                 self.rollouts[number] = _decode_rollout(value or b"")
         except msgspec.DecodeError as error:
@@ -163,7 +166,6 @@ class ListedRollout(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_rollouts(records: ControlRecords) -> list[ListedRollout]:
     """Return the rollouts, the last one first."""
-    switched = Counter((switch.rollout, switch.group) for switch in records.switches)
     return [
         ListedRollout(
             number=number,
@@ -171,7 +173,9 @@ def list_rollouts(records: ControlRecords) -> list[ListedRollout]:
             version=rollout.policy.version,
             held=", ".join(f"{tenant}: {kept.version}" for tenant, kept in sorted(rollout.held.items())),
             switched=", ".join(
-                f"{group}: {count} partitions" for (to, group), count in sorted(switched.items()) if to == number
+                f"{group}: {len(partitions)} partitions"
+                for (to, group), partitions in sorted(records.switched.items())
+                if to == number
             ),
             by=rollout.by,
             note=rollout.note,
@@ -181,57 +185,92 @@ def list_rollouts(records: ControlRecords) -> list[ListedRollout]:
 
 
 class RolloutLog:
-    """The rollouts that can be used, with their engines. The last one is to be in force."""
+    """The rollouts, and the engines of those that are in force somewhere. The last one is to be in force."""
 
     def __init__(self, file: Engine, prepare: Prepare, counts: Counts) -> None:
-        self.latest = PreparedRollout(FROM_FILE, file, {})
-        self._prepared = {FROM_FILE: self.latest}
+        self.file = self.latest = PreparedRollout(FROM_FILE, file, {})
+        self._prepared = {FROM_FILE: self.file}
         self._prepare = prepare
         self._counts = counts
         self.records = ControlRecords()  # what was read
         self._next_number = 0
-        self.adopted: Callable[[PreparedRollout], None] = lambda _: None  # called for each that can be used
+        self.adopted: Callable[[PreparedRollout], None] = lambda _: None  # called before one judges
+        self.retired: Callable[[PreparedRollout], None] = lambda _: None  # called when one judges no more
 
     def add(self, number: int, key: bytes | None, value: bytes | None) -> None:
-        """Take the next record of the topic in; one that was taken in is passed over."""
+        """Take the next record of the topic in; one that was taken in is passed over. ``choose`` makes use of it."""
         if number < self._next_number:
             return
         self._next_number = number + 1
         wrong = self.records.add(number, key, value)
-        if is_switch(key):
-            return  # for those who look on
+        if wrong and not is_switch(key):  # switches are for those who look on
+            self._refuse(number, wrong)
+
+    def choose(self) -> None:
+        """Have the last rollout that can be used as the latest; those that it replaced meanwhile are not compiled."""
+        for number in sorted((one for one in self.records.rollouts if one > self.latest.number), reverse=True):
+            prepared = self._compile(number)
+            if prepared is not None:
+                _logger.warning("rollout %d: policy %s replaces %s", number, prepared.version, self.latest.version)
+                self._counts.policy_reloads["ok"] += 1
+                self.latest = prepared
+                self.adopted(prepared)
+                return
+
+    def _compile(self, number: int) -> PreparedRollout | None:
         try:
-            prepared = None if wrong else self._prepare(number, self.records.rollouts[number])
+            prepared = self._prepared[number] = self._prepare(number, self.records.rollouts[number])
         except Exception as error:  # noqa: BLE001  # whatever is in the topic must not stop a worker
-            prepared, wrong = None, str(error) if isinstance(error, StreamGuardError) else repr(error)
-        if prepared is None:
-            self.records.rollouts.pop(number, None)
-            self._counts.policy_reloads["failed"] += 1
-            _logger.error("rollout %d cannot be used, %s stays in force: %s", number, self.latest.version, wrong)
-            return
-        _logger.warning("rollout %d: policy %s replaces %s", number, prepared.version, self.latest.version)
-        self._counts.policy_reloads["ok"] += 1
-        self._prepared[number] = self.latest = prepared
-        self.adopted(prepared)
+            self._refuse(number, str(error) if isinstance(error, StreamGuardError) else repr(error))
+            return None
+        return prepared
+
+    def _refuse(self, number: int, wrong: str) -> None:
+        self.records.rollouts.pop(number, None)
+        self._counts.policy_reloads["failed"] += 1
+        _logger.error("rollout %d cannot be used, %s stays in force: %s", number, self.latest.version, wrong)
+
+    def retire(self, in_force: Collection[int]) -> None:
+        """Forget the engines of rollouts that judge nothing any more; no partition may hold one."""
+        for number in self._prepared.keys() - {*in_force, FROM_FILE, self.latest.number}:
+            gone = self._prepared.pop(number)
+            self._collect(gone, ended=True)
+            self.retired(gone)
 
     def listed(self) -> list[ListedRollout]:
-        """Return the rollouts that can be used, the last one first; any thread may ask."""
+        """Return the rollouts, but for those that were found unusable, the last one first; any thread may ask."""
         return list_rollouts(self.records)
 
     def collect_counts(self, *, ended: bool = False) -> None:
         """Add up what the engines have counted, but for the counts by rule; at the end, the sums of those too."""
-        for engine in [engine for prepared in self._prepared.values() for engine in prepared.engines]:
+        for prepared in self._prepared.values():
+            self._collect(prepared, ended=ended)
+
+    def _collect(self, prepared: PreparedRollout, *, ended: bool) -> None:
+        for engine in prepared.engines:
             if engine.counts is not self._counts:
                 self._counts.take(engine.counts)
                 for name in get_args(ByRule) if ended else ():
                     self._counts.replaced_policies[name] += engine.counts.total(name)
 
-    def at(self, number: int, partition: int) -> PreparedRollout:
-        """Return a rollout that a partition was judged by; StoreError when it is not there any more."""
+    def at(self, row: PolicyRow, partition: int) -> PreparedRollout:
+        """Return the rollout that a partition was judged by; StoreError when it is not there any more.
+
+        The number is the topic's. In another topic, to which states were moved, the last one of the policy is meant.
+        """
+        number, rollouts = row.rollout, self.records.rollouts
+        if row.policy and (number not in rollouts or rollouts[number].policy.version != row.policy):
+            same = [other for other, rollout in rollouts.items() if rollout.policy.version == row.policy]
+            number = max(same, default=NOWHERE)
         found = self._prepared.get(number)
+        if found is None and number in rollouts:
+            found = self._compile(number)
+            if found is not None:
+                self.adopted(found)
         if found is None:
             raise StoreError(
-                f"partition {partition} was judged by rollout {number}, which the topic of policies does not have, or "
-                "which this version of stream_guard cannot use; give the worker the topic that the group had before"
+                f"partition {partition} was judged by rollout {row.rollout} (policy {row.policy or 'unknown'}), which "
+                "the topic of policies does not have, or which this version of stream_guard cannot use; give the "
+                "worker the topic that the group had before, or publish that policy, and then the one to follow it"
             )
         return found

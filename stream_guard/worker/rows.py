@@ -94,6 +94,7 @@ class PolicyRow(msgspec.Struct, array_like=True, gc=False):
     version: int
     rollout: int
     offsets: dict[str, int]  # by topic
+    policy: str = ""  # its version, by which another topic of policies has it under another number
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from stream_guard.worker.batches import StateTable
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
-from stream_guard.worker.rollouts import FROM_FILE, PolicySwitch, PreparedRollout, RolloutLog
+from stream_guard.worker.rollouts import PolicySwitch, PreparedRollout, RolloutLog
 from stream_guard.worker.rows import (
     PolicyRow,
     decode_policy,
@@ -42,8 +42,8 @@ class PartitionPolicies:
         found = self._in_force.get(partition)
         if found is None:
             row = self._rows.recovered(partition).get(policy_key(partition))
-            number = FROM_FILE if row is None else decode_policy(row).rollout
-            found = self._in_force[partition] = self.log.at(number, partition)
+            found = self.log.file if row is None else self.log.at(decode_policy(row), partition)
+            self._in_force[partition] = found
         return found
 
     def is_new(self, partition: int) -> bool:
@@ -59,11 +59,15 @@ class PartitionPolicies:
         """Make the last rollout the one that judges these partitions, from these offsets on."""
         latest = self.log.latest
         rows = {
-            partition: [(policy_key(partition), encode_row(PolicyRow(1, latest.number, dict(starts))))]
+            partition: [(policy_key(partition), encode_row(PolicyRow(1, latest.number, dict(starts), latest.version)))]
             for partition, starts in offsets.items()
         }
         await self._rows.write(rows)
         self._in_force |= dict.fromkeys(offsets, latest)
+
+    def retire(self) -> None:
+        """Forget the engines by which no partition is judged any more."""
+        self.log.retire({found.number for found in self._in_force.values()})
 
 
 class VersionedRouter(TopicRouter):
@@ -126,6 +130,7 @@ class VersionedRouter(TopicRouter):
         starts = {number: self._next_offsets(number) for number in due}
         await self._policies.switch(starts)
         self._judging.drop_partitions()  # they are made from their rows again, with the engines that they have now
+        self._policies.retire()
         self._switched += [
             PolicySwitch(group=self._group, partition=number, rollout=latest.number, offsets=starts[number])
             for number in due

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import gcd
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -16,13 +18,16 @@ from stream_guard.worker.rows import (
     KEY_STATES,
     VERSION,
     KnownTopic,
+    PolicyRow,
     ProgressRow,
     SessionRow,
+    decode_policy,
     decode_progress,
     decode_session,
     encode_row,
     known_topics,
     owner_key,
+    policy_key,
     progress_key,
     session_key,
     session_of,
@@ -213,3 +218,20 @@ def test_rows_of_another_version_are_not_guessed_at() -> None:
     rows[0][session_key(0, "b")] = b"\x93\x01"
     with pytest.raises(msgspec.MsgspecError):
         move_states(make_header(1), rows, {"events-2": TargetTopic("02" * 16, [0] * 4)})
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (2, 4), (4, 2), (2, 3), (3, 3)])
+def test_each_partition_keeps_the_rollout_of_its_sessions(before: int, after: int) -> None:
+    rows = make_rows(["a", "b", "c"], before)
+    for number in range(1, before):
+        rows[number][policy_key(number)] = encode_row(PolicyRow(1, number, {}, f"v{number}"))
+    topic = TargetTopic("02" * 16, [0] * after)
+    moved = move_states(make_header(before), rows, {"other": topic})
+    sources = {
+        number: [number] if before == after else range(number % gcd(before, after), before, gcd(before, after))
+        for number in range(after)
+    }
+    found = {number: decode_policy(raw) for number, held in moved.items() if (raw := held.get(policy_key(number)))}
+    wanted = {number: max(those) for number, those in sources.items() if max(those) > 0}
+    assert {number: row.rollout for number, row in found.items()} == wanted
+    assert {number: row.policy for number, row in found.items()} == {at: f"v{last}" for at, last in wanted.items()}

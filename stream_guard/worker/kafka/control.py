@@ -57,12 +57,17 @@ class ControlTopic:
             while await self._consumer.position(partition) < end:
                 if time.monotonic() > patience:
                     raise SourceError(f"{self._topic}: its rollouts cannot be read to their end; look at the brokers")
-                await self.read(WAIT_MS)
+                await self._fetch(WAIT_MS)
         except KafkaError as error:
             raise SourceError(f"{self._topic}: its rollouts cannot be read: {error!r}; look at the rights") from error
+        self.log.choose()
 
-    async def read(self, wait_ms: int = 0) -> None:
+    async def read(self) -> None:
         """Take in what has come; SourceError when the topic cannot be read any more."""
+        await self._fetch(0)
+        self.log.choose()
+
+    async def _fetch(self, wait_ms: int) -> None:
         try:
             fetched = await self._consumer.getmany(timeout_ms=wait_ms)
         except KafkaError as error:
