@@ -19,6 +19,7 @@ from stream_guard.errors import SinkError, StoreError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.ports import Sink
+from stream_guard.steady_clock import steady_time
 
 Result = TypeVar("Result")
 
@@ -46,7 +47,7 @@ class Delivery:
         outbox: AlertOutbox | None = None,
         queues: Sequence[SinkQueue] = (),
         drain: float = 10.0,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self._sinks = sinks
         self._counts = counts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -18,6 +17,7 @@ from stream_guard.errors import SinkError, StoreError
 from stream_guard.judge.counts import Counts, DeliveryResult
 from stream_guard.judge.model import Alert
 from stream_guard.ports import ResolvingSink, Sink
+from stream_guard.steady_clock import steady_time
 
 _BATCH: Final = 100  # alerts that a sink is given at once
 _FIRST_PAUSE: Final = 0.5  # seconds after the first failure; doubled with each
@@ -66,7 +66,7 @@ class SinkQueue:
         *,
         limits: QueueLimits | None = None,
         is_solved: IsSolved = nothing_solved,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         self.name = name
         self.route = route
@@ -132,6 +132,11 @@ class SinkQueue:
         return max(0.0, self._not_before - self._clock()) if batch else self._pause(now)
 
     def _run(self) -> None:
+        try:
+            # What was put off before the last end may be tried now, whatever the clock said then.
+            self._outbox.hasten(self.name, self._clock())
+        except StoreError as error:
+            _logger.error("the queue of %s: %s", self.name, error)  # noqa: TRY400  (it says why)
         while True:
             ending = self._ending
             try:

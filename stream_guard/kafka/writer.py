@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.kafka.address import Address, parse_address
+from stream_guard.steady_clock import steady_time
 
 if TYPE_CHECKING:
     from stream_guard.kafka.client import Connection
@@ -72,9 +73,10 @@ class TopicWriter:
         self._connection.log.errors.clear()
         producer, end = self._connection.client, time.monotonic() + DELIVERY + 5.0
         try:
+            now = round(steady_time() * 1000)
             sent = [
-                producer.send(self._topic, key=record.key, value=record.value, headers=list(record.headers))
-                for record in records
+                producer.send(self._topic, key=one.key, value=one.value, headers=list(one.headers), timestamp_ms=now)
+                for one in records
             ]
             producer.flush(max(0.1, end - time.monotonic()))  # now: no more records come that lingering could batch
             for future in sent:

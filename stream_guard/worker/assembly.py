@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -21,6 +20,7 @@ from stream_guard.judge.spec import Policy
 from stream_guard.ports import Decoder
 from stream_guard.redaction import redact_text
 from stream_guard.settings import Settings
+from stream_guard.steady_clock import receiver_time, steady_time
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender
@@ -186,7 +186,17 @@ def session_partitions(
         counts = engine.counts
         if policies is not None:
             _, engine, held = policies.of(number)
-        return kind(store, engine, shown, dead_letters, limits, now=time.time, counts=counts, held=held)
+        return kind(
+            store,
+            engine,
+            shown,
+            dead_letters,
+            limits,
+            now=steady_time,
+            receiver=receiver_time,
+            counts=counts,
+            held=held,
+        )
 
     return make
 

@@ -16,7 +16,6 @@ owner of a partition reads on where its copy ends.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from stream_guard.errors import StoreError
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.epoch import EpochFence, epoch_of
 from stream_guard.worker.rows import owner_key
 from stream_guard.worker.store import RowChange
@@ -61,7 +61,7 @@ class Changelog(Protocol):
 class ChangelogTable:
     """The rows of partitions, in memory as they are in the changelog: of those that are owned, and of copies."""
 
-    def __init__(self, log: Changelog, fence: EpochFence, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, log: Changelog, fence: EpochFence, clock: Callable[[], float] = steady_time) -> None:
         self._log = log
         self._fence = fence
         self._clock = clock

@@ -24,7 +24,7 @@ from stream_guard.worker.store import PartitionStore, RowChange
 class SessionPartition:
     """Folds the records of a partition into its sessions, each record once, however often it is delivered."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # the parts of a partition
         self,
         store: PartitionStore,
         engine: Engine,
@@ -33,15 +33,22 @@ class SessionPartition:
         limits: SessionLimits,
         *,
         now: Callable[[], float],
+        receiver: Callable[[], float] | None = None,
         counts: Counts | None = None,
         held: Mapping[str, Engine] | None = None,
     ) -> None:
-        """Without ``counts``, those of the engine are used; ``held`` has the engines of tenants with another policy."""
+        """Open a partition by its rows.
+
+        ``now`` measures how long nothing came, and is a clock that nobody sets; stamps are held against ``receiver``,
+        which says what time it is. Without ``counts``, those of the engine are used; ``held`` has the engines of
+        tenants with another policy.
+        """
         counts = counts if counts is not None else engine.counts
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
-        clock = SharedClock(now, skew=limits.max_future_skew, live=True, quorum=QUORUM)
+        skew = limits.max_future_skew
+        clock = SharedClock(receiver or now, skew=skew, live=True, quorum=QUORUM)
         self._sending = SendingTable(engine, store, counts, limits, clock=clock) if engine.cross_session else None
         self._table: Judge = self._sending or (
             TenantLanes(store, engine, held, counts, limits, clock)
@@ -54,13 +61,15 @@ class SessionPartition:
         self._pipeline = Pipeline(decoder, self._table, dead_letters, admission=self._admission)
         self._counts = counts
         self._outgoing: list[tuple[int, OutgoingEvent]] = []
-        self._last_active = now()  # wall time of the last record
-        self._watermark_wall = self._last_active  # wall time that belongs to the watermark
+        self._last_active = now()  # time of the last record
+        self._watermark_wall = self._last_active  # time that belongs to the watermark
         progress = store.progress
         stored = None if progress is None else progress.watermark
-        if progress is not None and stored is not None and clock.is_credible(stored):  # else an earlier version's
+        if progress is None or stored is None:
+            return
+        if stored <= progress.wall + skew or clock.is_credible(stored):  # else an earlier version's
             self._table.watermark = stored
-            self._watermark_wall = progress.wall
+            self._watermark_wall = min(progress.wall, self._last_active)  # another machine's clock may be ahead
 
     @property
     def watermark(self) -> float:
@@ -112,14 +121,14 @@ class SessionPartition:
         self._pipeline.run(records, out)
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
-        """Advance the watermark by wall time when no record came for ``grace`` seconds; return whether a state changed.
+        """Advance the watermark by the time that passed, when no record came for ``grace`` seconds.
 
-        The caller knows that the partition has no unread records.
+        Returns whether a state changed. The caller knows that the partition has no unread records.
         """
         now, table = self._now(), self._table
         if now - self._last_active < grace:
             return False
-        elapsed = max(0.0, now - self._watermark_wall)
+        elapsed = now - self._watermark_wall
         self._pipeline.elapse(elapsed, out)
         if table.watermark > -inf:
             table.advance(table.watermark + elapsed, out)

@@ -25,13 +25,15 @@ def open_partition(
     form: str,
     now: Callable[[], float] = lambda: 0.0,
     limits: SessionLimits | None = None,
+    receiver: Callable[[], float] | None = None,
 ) -> SessionPartition:
     """Return a partition over what its table holds."""
     counts = Counts()
     decoder = Assembly(Settings()).make_decoder(form)
     letters = DeadLetters(None, counts, format_name=form)
     engine = Engine(policy, counts, mode="stream")
-    return SessionPartition(PartitionStore(0, rows), engine, decoder, letters, limits or SessionLimits(), now=now)
+    store, limits = PartitionStore(0, rows), limits or SessionLimits()
+    return SessionPartition(store, engine, decoder, letters, limits, now=now, receiver=receiver)
 
 
 def write(rows: Rows, changes: list[RowChange]) -> None:

@@ -9,7 +9,6 @@ exception is a stamp that is not credible by the receiver's own clock: its event
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
@@ -23,6 +22,7 @@ from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
+from stream_guard.steady_clock import receiver_time
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
 from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks, clock_of, is_stale
 from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix
@@ -45,7 +45,7 @@ class ReceivingPartition:
         *,
         senders: int,
         grace: float,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], float] = receiver_time,
     ) -> None:
         self._store = store
         self._engine = engine

@@ -8,13 +8,13 @@ evaluates an event when the watermarks of all senders have passed it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Any, Final, Protocol
 
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.batches import BatchProcessor, PartitionFold
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
 from stream_guard.worker.cross_session.table import OutgoingEvent
@@ -85,5 +85,5 @@ class CrossSessionSender(BatchProcessor[SendingPartition]):
             step = self._settings.worker.idle_grace / CLOCKS
             if read_until is None or (sent.read_until is not None and read_until - sent.read_until < step):
                 return False
-        self._sent[number] = ClockMessage(number, watermark, time.time(), read_until)
+        self._sent[number] = ClockMessage(number, watermark, steady_time(), read_until)
         return True

@@ -9,6 +9,7 @@ from aiokafka import TopicPartition
 from faust.stores.memory import Store
 
 from stream_guard.errors import StoreError
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.store import RowChange
 
@@ -45,12 +46,12 @@ class KafkaChangelog:
         The batches are built here: the client would create a future for each single row.
         """
         written: list[range] = []
-        batch = self._producer.create_batch()
+        batch, now = self._producer.create_batch(), round(steady_time() * 1000)
         for key, value in changes:
-            if batch.append(key=key, value=value, timestamp=None, headers=headers) is None:
+            if batch.append(key=key, value=value, timestamp=now, headers=headers) is None:
                 written.append(await self._send(partition, batch))
                 batch = self._producer.create_batch()
-                batch.append(key=key, value=value, timestamp=None, headers=headers)  # takes a row of any size
+                batch.append(key=key, value=value, timestamp=now, headers=headers)  # takes a row of any size
         written.append(await self._send(partition, batch))
         return written
 

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
 
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.stages import TopicRouter
 
@@ -108,7 +109,7 @@ class LagConsumer(Consumer):
             return
         self._requested = time.monotonic()
         with suppress(KafkaError, TimeoutError):  # BrokerHealth handles a broker that does not answer
-            asked = time.time()
+            asked = steady_time()
             self._learn_ends(await asyncio.wait_for(self.highwaters(*partitions), END_OFFSETS), asked)
 
     async def _skip_markers(self) -> None:

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_guard.errors import SourceError, StoreError
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.changelog import FencedError
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.kafka.copying import CopyingConsumer
@@ -142,7 +143,7 @@ class OwningConsumer(CopyingConsumer):
         """
         if time.monotonic() < self._confirm_again:
             return False
-        events, rows, asked = self._event_partitions(), self._changelog_partitions(), time.time()
+        events, rows, asked = self._event_partitions(), self._changelog_partitions(), steady_time()
         try:
             ends = dict(await asyncio.wait_for(self.highwaters(*events, *rows), END_OFFSETS))
             for tp in rows:

@@ -20,6 +20,7 @@ from stream_guard.kafka.client import NAME
 from stream_guard.kafka.security import login_failure
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.settings import Settings
+from stream_guard.steady_clock import steady_time
 from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
 from stream_guard.worker.kafka.login import login_options
 from stream_guard.worker.rows import ROOM, most_bytes, topic_tag
@@ -180,9 +181,9 @@ class KafkaOutbox:
         await asyncio.gather(*(self._send(partition, listed) for partition, listed in records.items()))
 
     async def _send(self, partition: int, records: Sequence[Outgoing]) -> None:
-        batch = self._producer.create_batch()
+        batch, now = self._producer.create_batch(), round(steady_time() * 1000)
         for key, value, headers in records:
-            fields = {"key": key, "value": value, "timestamp": None, "headers": list(headers)}
+            fields = {"key": key, "value": value, "timestamp": now, "headers": list(headers)}
             if batch.append(**fields) is None:
                 await self._flush(batch, partition)
                 batch = self._producer.create_batch()
