@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from threading import Event as Flag
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from pydantic import SecretStr
 
-from stream_guard.alerting.delivery import Delivery
+from stream_guard.alerting.delivery import Delivery, close_sink
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothing_solved
 from stream_guard.alerting.routes import make_route, queue_name
@@ -158,7 +158,7 @@ class Assembly:
         """Open the sink that ``name`` or ``name:target`` means, for a route of the settings where one leads to it."""
         name, _, target = text.partition(":")
         sink = self._sink_type(text).open(target, position=position, settings=self._sink_settings(name, route))
-        self.opened.callback(sink.close)
+        self.opened.callback(close_sink, text, sink, self.settings.delivery.drain)
         return sink
 
     def open_delivery(
@@ -169,6 +169,7 @@ class Assembly:
         *,
         routes: bool = False,
         is_solved: IsSolved = nothing_solved,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> Delivery:
         """Open the sinks that alerts go to; with ``routes``, also those of the settings.
 
@@ -182,13 +183,18 @@ class Assembly:
         ways = {queue_name(text): self.route_to(text) for text in listed if not direct[text]}
         if routes:
             ways |= self.settings.delivery.routes
+        waits: dict[str, Any] = {
+            "drain": self.settings.delivery.drain,
+            "timeout": self.settings.delivery.timeout,
+            "stopped": stopped,
+        }
         if not ways:
-            return Delivery(sinks, counts)
+            return Delivery(sinks, counts, **waits)
         if is_solved is nothing_solved:
             is_solved = self._settled(listed)
         outbox = self._open_outbox(checkpoint)
         queues = [self._open_queue(name, way, outbox, counts, is_solved) for name, way in ways.items()]
-        delivery = Delivery(sinks, counts, outbox=outbox, queues=queues, drain=self.settings.delivery.drain)
+        delivery = Delivery(sinks, counts, outbox=outbox, queues=queues, **waits)
         self.opened.callback(delivery.close)
         return delivery
 

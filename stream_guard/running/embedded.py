@@ -221,7 +221,7 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     policy = assembly.fit(options.policy, options.form)
     recorded = not options.follow and is_written(options.source)
     decoder = watched(assembly.make_decoder(options.form, recorded=recorded), options.watch)
-    delivery = assembly.open_delivery(options.alerts, counts, checkpoint, routes=True)
+    delivery = assembly.open_delivery(options.alerts, counts, checkpoint, routes=True, stopped=stop.is_set)
     position = position_of(checkpoint, DEAD_LETTERS_META)
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)
     source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)

@@ -136,6 +136,8 @@ class Service:
         """Finish the work that was started, and end the threads."""
         self._worker.shutdown()
         self._unjudged_allows.close()
+        if self._delivery is not None:
+            self._delivery.abandon()  # a sink that hangs must not hold up the end
         self._sender.shutdown()
 
     def _deliver(self, alerts: Sequence[Alert]) -> None:

@@ -70,6 +70,9 @@ class DeliverySettings(Section):
         default=604_800.0, gt=0, description="how long ids of sent alerts, and alerts that were summed up, are kept"
     )
     drain: Duration = Field(default=10.0, gt=0, description="how long the end of a run waits for slow sinks")
+    timeout: Duration = Field(
+        default=300.0, gt=0, description="how long a file, a screen or a topic may take alerts before that is an error"
+    )
     flood: int = Field(
         default=100, ge=0, description="alerts of one rule and tenant that a sink for people gets in a window; 0: all"
     )
