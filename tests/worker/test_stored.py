@@ -28,6 +28,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
+from stream_guard.steady_clock import SteadyClock
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.fetched_records import TopicPartition
@@ -154,6 +155,7 @@ def saved(root: Path) -> dict[str, Any]:
 def stored(saved: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
     """What is there after a worker of this version has processed the rest."""
     monkeypatch.setattr(time, "time", lambda: NOW)
+    monkeypatch.setattr(SteadyClock, "__call__", lambda _: NOW)
     policy = tmp_path / "policy.yaml"
     policy.write_text(saved["policy"])
     stored = Stored(saved)
