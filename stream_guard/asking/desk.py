@@ -28,6 +28,7 @@ from stream_guard.judge.ports import Answer
 from stream_guard.ports import Question
 from stream_guard.redaction import redact_text
 from stream_guard.settings import JudgeSettings
+from stream_guard.steady_clock import steady_time
 
 _TRIES: Final = 3
 _AT_ONCE: Final = 200  # settled findings that are handed back together
@@ -95,7 +96,7 @@ class QuestionDesk(AnswerRecord):
         *,
         owner: str,
         counts: Counts | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = steady_time,
     ) -> None:
         super().__init__(database, settings.model, asks=True)
         self._settings = settings

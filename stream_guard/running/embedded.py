@@ -46,6 +46,7 @@ from stream_guard.sources import is_written
 from stream_guard.sources.kafka import KafkaSource
 from stream_guard.sources.marks import MarkedSource
 from stream_guard.sources.otlp import OtlpSource
+from stream_guard.steady_clock import receiver_time
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
 _PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes on for months, a check does not
@@ -226,7 +227,7 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     letters = assembly.open_dead_letters(options.dead_letters, options.form, counts, position)
     source = assembly.open_source(options.source, follow=options.follow, checkpoint=checkpoint, stop=stop)
     skew = settings.sessions.max_future_skew
-    clock = SharedClock(time.time, skew=skew, live=options.follow, quorum=QUORUM)
+    clock = SharedClock(receiver_time, skew=skew, live=options.follow, quorum=QUORUM)
     desk = assembly.open_desk(policy, f"run {options.checkpoint or options.source}", counts)
     answers = desk or assembly.open_answers(policy)
     table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream", clock=clock, answers=answers)

@@ -19,6 +19,7 @@ from tests.kafka.cluster import Cluster, Row
 from tests.worker.fleet import Fleet
 from tests.worker.partitions import Rows, write
 from tests.worker.samples import checked
+from tests.worker.test_savepoints import run, wait_until_stopped
 
 LIMIT = "max.message.bytes"
 START = 1_767_600_000.0
@@ -48,9 +49,17 @@ def configs_of(cluster: Cluster, topic: str) -> dict[str, str]:
     return {name: entry["value"] for name, entry in described.items()}
 
 
+def move(fleet: Fleet, file: Path) -> None:
+    """Have another group go on, by a savepoint."""
+    wait_until_stopped(fleet, file)
+    fleet.move_group(f"{fleet.group}-2")
+    code, said = run(fleet, "import", file)
+    assert code == 0, said
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("size", [1_100_000, 3_000_000])
-def test_a_session_that_is_larger_than_brokers_take_by_default_is_kept_and_restored(
+def test_a_session_that_is_larger_than_brokers_take_by_default_is_kept_moved_and_restored(
     fleet: Fleet, policy: Path, size: int
 ) -> None:
     policy.write_text(POLICY)
@@ -69,6 +78,7 @@ def test_a_session_that_is_larger_than_brokers_take_by_default_is_kept_and_resto
     name = fleet.start()
     fleet.wait_for(len(rows))
     fleet.stop(name)
+    move(fleet, policy.with_name("states"))
     fleet.cluster.fill(fleet.events, late)
     fleet.start(name)
     fleet.wait_for(len(rows) + len(late))
