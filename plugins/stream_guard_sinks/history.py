@@ -29,8 +29,9 @@ class HistorySink(Sink):
         address = target or getattr(settings, "url", "")
         if not address:
             raise SinkError('the sink "history" needs a file: write history:FILE, or set history.url', retryable=False)
+        key, limits = (settings.read_key(), settings) if hasattr(settings, "read_key") else (b"", None)
         try:
-            return cls(FollowUp(address, key=settings.read_key() if hasattr(settings, "read_key") else b""))
+            return cls(FollowUp(address, key=key, limits=limits))
         except StoreError as error:
             raise SinkError(str(error), retryable=False) from error
 

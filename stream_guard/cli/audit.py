@@ -33,7 +33,9 @@ def verify(
     typer.echo(str(result.head))
     if result.problems:
         raise typer.Exit(FINDINGS)
-    typer.echo(f"{result.head.number} records, none changed; keep the head elsewhere", err=True)
+    pruned = result.pruned.number
+    gone = f"; the first {pruned} were pruned (history.keep)" if pruned else ""
+    typer.echo(f"{result.head.number - pruned} records, none changed{gone}; keep the head elsewhere", err=True)
 
 
 def sign(history: HistoryOption = None, settings_file: SettingsFile = None) -> None:

@@ -238,6 +238,17 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        name="history",
+        help="What the history keeps.",
+        commands=(
+            _core(
+                "prune",
+                "Take out of the history what is settled and old, and say what went; servers and runs do it meanwhile.",
+                "history",
+            ),
+        ),
+    ),
+    Command(
         name="evidence",
         help="What the history has of a period, as a file that can be checked anywhere.",
         commands=(

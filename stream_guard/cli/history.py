@@ -1,4 +1,4 @@
-"""Options that the commands about the history share: where it is, and who answers."""
+"""The history from the command line: the options that commands about it share, and what is pruned of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
 from stream_guard.cli.names import LEAST, find_name
+from stream_guard.commands import SettingsFile
 from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ ListedTable: TypeAlias = Literal["sg_alerts", "sg_incidents", "sg_reviews"]
 
 @contextmanager
 def open_history(
-    history: str | None, settings_file: Path | None, *, may_be_new: bool = False
+    history: str | None, settings_file: Path | None, *, may_be_new: bool = False, **chosen: Any
 ) -> Iterator[tuple[Database, Settings]]:
     """Open the history of the options or the settings; SettingsError where there is none and it may not be new."""
     from stream_guard.history.opening import open_database
     from stream_guard.settings import load_settings
 
-    settings = load_settings(settings_file, history={"url": history})
+    settings = load_settings(settings_file, history={"url": history, **chosen})
     url = settings.history.url
     if not may_be_new and "://" not in url and not Path(url).exists():
         # An empty history would read as one in which nothing ever happened.
@@ -43,6 +44,49 @@ def open_history(
         yield database, settings
     finally:
         database.close()
+
+
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    keep: Annotated[
+        str | None, typer.Option(help="How long what is settled is kept: 90d; default: history.keep of the settings.")
+    ] = None,
+    max_records: Annotated[
+        int | None, typer.Option(help="Records of the audit to keep; default: history.max_records.")
+    ] = None,
+    history: HistoryOption = None,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Take out of the history what is settled and old, and say what went; servers and runs do it meanwhile."""
+    from stream_guard.history import retention
+
+    with open_history(history, settings_file, keep=keep, max_records=max_records) as (database, settings):
+        found = (retention.would_prune if dry_run else retention.prune)(database, settings.history)
+    for table, what in _PRUNED.items():
+        if found[table]:
+            typer.echo(f"{found[table]:,} {what}")
+    if not found:
+        typer.echo("nothing is old enough", err=True)
+    elif dry_run:
+        typer.echo("nothing was pruned: this was a dry run", err=True)
+
+
+_PRUNED: Final = {
+    "sg_audit": "records of the audit",
+    "sg_rulings": "answers of the gate",
+    "sg_incidents": "solved incidents",
+    "sg_timeline": "entries of their timelines, with their alerts and verdicts",
+    "sg_reviews": "reviews that have their answer",
+    "sg_bypasses": "bypasses that ended",
+    "sg_ended": "ended sessions",
+    "sg_policies": "policies that were replaced",
+    "sg_inquiries": "questions to judges, with the answers",
+    "sg_waiting": "findings that waited for those",
+    "sg_budgets": "sums of a day's questions",
+    "sg_acs_sessions": "sessions of the Agent Control Standard",
+    "sg_sessions": "sessions whose events were kept",
+    "sg_tallies": "counts for charts",
+}
 
 
 def whole_id(database: Database, table: ListedTable, name: str, what: str) -> str:

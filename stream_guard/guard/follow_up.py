@@ -9,7 +9,9 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history import alert_rows, incidents, tallies
 from stream_guard.history.database import Statements
 from stream_guard.history.opening import open_database
+from stream_guard.history.retention import Pruner
 from stream_guard.judge.model import Alert
+from stream_guard.settings import HistorySettings
 
 
 def record_findings(statements: Statements, alerts: Sequence[Alert], now: float, reviews: Reviews | None) -> None:
@@ -27,10 +29,20 @@ def record_findings(statements: Statements, alerts: Sequence[Alert], now: float,
 
 
 class FollowUp:
-    """Records the findings of a stream in a history; it never changes a decision of the gate."""
+    """Records the findings of a stream in a history; it never changes a decision of the gate.
 
-    def __init__(self, address: str, clock: Callable[[], float] = time.time, key: bytes = b"") -> None:
+    With ``limits`` the history is kept to them meanwhile.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        clock: Callable[[], float] = time.time,
+        key: bytes = b"",
+        limits: HistorySettings | None = None,
+    ) -> None:
         self._database = open_database(address, key)
+        self._pruner = None if limits is None else Pruner(open_database(address, key), limits)
         self._reviews = Reviews(self._database, clock=clock)
         self._clock = clock
 
@@ -41,4 +53,6 @@ class FollowUp:
 
     def close(self) -> None:
         """Close the history."""
+        if self._pruner is not None:
+            self._pruner.close()
         self._database.close()

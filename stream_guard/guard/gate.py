@@ -251,18 +251,24 @@ class Gate:
             )
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)
+            number = audit.head_of(statements).number + 1
             if ruling.action is Action.TERMINATE_SESSION:
+                # The reason stays the first one; each further attempt has the end last longer.
                 statements.run(
-                    "INSERT INTO sg_ended VALUES (?, ?) ON CONFLICT (session) DO NOTHING",
+                    "INSERT INTO sg_ended VALUES (?, ?, ?, ?) ON CONFLICT (session) DO UPDATE "
+                    "SET record = excluded.record, noted = excluded.noted",
                     digest_of(attempt.session_id),
                     to_text(remembered),
+                    number,
+                    statements.time(),
                 )
             if key and remembered.action is not Action.ALLOW:
                 statements.run(
-                    "INSERT INTO sg_rulings VALUES (?, ?, ?) ON CONFLICT (attempt) DO NOTHING",
+                    "INSERT INTO sg_rulings VALUES (?, ?, ?, ?) ON CONFLICT (attempt) DO NOTHING",
                     key,
                     call_key(attempt),
                     to_text(remembered),
+                    number,
                 )
             record = decision_record(attempt, ruling, rewriting)
             audit.append(statements, "decision", self._clock(), record)
@@ -297,7 +303,7 @@ class Gate:
                 known, action=answered.action, reason=answered.reason, record=number, at=self._clock()
             )
             row = (key, call_key(attempt), to_text(settled))
-            statements.run("UPDATE sg_rulings SET body = ? WHERE attempt = ?", row[2], key)
+            statements.run("UPDATE sg_rulings SET body = ?, record = ? WHERE attempt = ?", row[2], number, key)
             record = decision_record(attempt, answered, rewriting)
             record[SEAL] = seal_of(RULINGS, key, row)
             audit.append(statements, "decision", self._clock(), record)

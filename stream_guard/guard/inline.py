@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event
-from stream_guard.guard.ended import EndedSessions
+from stream_guard.guard.ended import KEPT, EndedSessions
 from stream_guard.guard.obligations import EndPreview
 from stream_guard.guard.rewriting import Rewriter, Rewritten
 from stream_guard.judge.arguments import read_attempt
@@ -53,6 +53,8 @@ class Guard:
 
     With a ``store``, sessions survive a restart, and a kill: what a question or an event changed is committed before
     the answer is returned. Where that fails, StoreError is raised: nothing was decided, and nothing may run.
+
+    A session that a rule ended stays so for ``keep_ended`` seconds after its last attempt; None: for ever.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Guard:
         limits: SessionLimits | None = None,
         clock: Callable[[], float | None] | None = None,
         answers: JudgeAnswers = NO_ANSWERS,
+        keep_ended: float | None = KEPT,
     ) -> None:
         self.counts = counts if counts is not None else Counts()
         self._store = store if store is not None else MemoryStore()
@@ -80,8 +83,7 @@ class Guard:
         self._clock = clock if clock is not None else ReceiverClock(self._skew)
         self._engine = self._table.engine
         self._decider = Decider(policy, self._engine)
-        self._ended = EndedSessions(self._store, self.counts)
-        self._end_reasons = self._ended.reasons
+        self._ended = EndedSessions(self._store, self.counts, keep=keep_ended)
         self._policy = policy
         self._rewriter = Rewriter(policy)
         self._lock = Lock()
@@ -131,10 +133,13 @@ class Guard:
     def open_obligations(self, session_id: str) -> list[Finding]:
         """Return what rules would find if the session ended now; the session goes on as if nobody had asked."""
         with self._lock:
-            if self._ended.reason(session_id) is not None:
-                return []
             preview = self._preview = self._preview or EndPreview(self._policy)
-            return self._store.together([session_id], lambda: preview.open_obligations(self._table, session_id))
+
+            def look() -> list[Finding]:
+                ended = self._ended.reason(session_id, self._clock())
+                return [] if ended is not None else preview.open_obligations(self._table, session_id)
+
+            return self._store.together([session_id, self._ended.row_of(session_id)], look)
 
     def check(self, attempt: ToolCall, *, may_modify: bool = False) -> Decision:
         """Decide on a tool call before it runs: the strictest action that a matching rule asks for.
@@ -161,7 +166,7 @@ class Guard:
     def judge(self, attempt: ToolCall) -> JudgedAttempt:
         """Return the decision on an attempt, and the attempt as it was judged."""
         if self._is_kept:  # before the caller acts on it: what was counted stays counted after a crash
-            return self._kept((attempt,), lambda: self._decide(attempt))
+            return self._kept((attempt,), lambda: self._decide(attempt), self._ended.row_of(attempt.session_id))
         self._acquire()
         try:
             return self._decide(attempt)
@@ -207,8 +212,8 @@ class Guard:
         self._table.commit()
         self._store.commit({})
 
-    def _kept(self, events: Sequence[Event], work: Callable[[], Answer]) -> Answer:
-        """Do some work on events, and return when what it changed is stored, where there is a store."""
+    def _kept(self, events: Sequence[Event], work: Callable[[], Answer], *others: str) -> Answer:
+        """Do some work on events and other rows, and return when what it changed is stored, where there is a store."""
         with self._lock:
             if not self._is_kept:
                 return work()
@@ -221,7 +226,7 @@ class Guard:
                 return found
 
             rows = [row for event in events for row in self._table.rows_of(event)] if self._is_shared else ()
-            return self._store.together(rows, saved)
+            return self._store.together((*rows, *others), saved)
 
     def _stamp(self, event: Stamped) -> Stamped:
         """Return an event with the time at which it came. A stamp that is far ahead of it is counted."""
@@ -250,11 +255,12 @@ class Guard:
         action = decision.action
         if action is _ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
-        ended = self._ended.reason(attempt.session_id) if self._end_reasons else None
+        ended = self._ended.reason(attempt.session_id, self._clock()) if self._ended.are_some else None
         is_new_end = decision.session_ended and ended is None
         if is_new_end:
-            self._ended.end(attempt.session_id, decision.reason)
+            self._ended.end(attempt.session_id, decision.reason, self._clock())
         elif ended is not None:
+            self._ended.end(attempt.session_id, ended, self._clock())
             reason = f"the session was ended: {ended}"
             action = Action.TERMINATE_SESSION
             decision = replace(decision, action=action, reason=reason, session_ended=True)

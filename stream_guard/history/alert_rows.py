@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -97,10 +97,9 @@ def insert(statements: Statements, alert: Alert, noted: float) -> bool:
     """Write an alert down and return True; one that is there already changes nothing."""
     if statements.run("SELECT 1 FROM sg_alerts WHERE id = ?", column(alert.alert_id)):
         return False
-    [(last,)] = statements.run("SELECT max(number) FROM sg_alerts")
     statements.run(
         "INSERT INTO sg_alerts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (last or 0) + 1,
+        _newest(statements.run) + 1,
         column(alert.alert_id),
         session_key(alert.session_id),
         column(alert.rule_id),
@@ -115,8 +114,25 @@ def insert(statements: Statements, alert: Alert, noted: float) -> bool:
 
 def newest(database: Database) -> int:
     """Return the number of the latest alert; 0 when there is none."""
-    [(number,)] = database.read("SELECT max(number) FROM sg_alerts")
-    return int(number or 0)
+    return _newest(database.read)
+
+
+def _newest(run: Callable[..., list[Row]]) -> int:
+    [(listed, pruned)] = run("SELECT (SELECT max(number) FROM sg_alerts), (SELECT max(number) FROM sg_pruned)")
+    return max(int(listed or 0), int(pruned or 0))
+
+
+def remove(statements: Statements, ids: Sequence[str]) -> None:
+    """Take alerts out, with what people said of them; no later alert gets one of their numbers."""
+    for begin in range(0, len(ids), _TOGETHER):
+        names = [column(name) for name in ids[begin : begin + _TOGETHER]]
+        marks = ", ".join("?" * len(names))
+        [(latest,)] = statements.run(f"SELECT max(number) FROM sg_alerts WHERE id IN ({marks})", *names)  # noqa: S608  # no value is in it
+        if latest is not None and latest == _newest(statements.run):
+            statements.run("DELETE FROM sg_pruned")
+            statements.run("INSERT INTO sg_pruned VALUES (?)", latest)
+        statements.run(f"DELETE FROM sg_alerts WHERE id IN ({marks})", *names)  # noqa: S608  # no value is in it
+        statements.run(f"DELETE FROM sg_verdicts WHERE alert IN ({marks})", *names)  # noqa: S608  # no value is in it
 
 
 def get(database: Database, alert_id: str, tenant: str = "") -> NotedAlert | None:

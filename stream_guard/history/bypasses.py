@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ from stream_guard.history import chain
 from stream_guard.history.database import Database, Row, Statements
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
 from stream_guard.history.review_rows import Review
-from stream_guard.history.seals import SEAL, is_sealed, seal_of
+from stream_guard.history.seals import SEAL, RowState, is_sealed, seal_of
 from stream_guard.judge.model import Json, resolved
 
 TABLE: Final = "bypasses"
@@ -102,10 +102,7 @@ def end(database: Database, name: str, *, by: str, now: float, tenant: str = "")
         found = next((one for one in _open(statements, now) if one.id == name and tenant in ("", one.tenant)), None)
         if found is None:
             raise AnswerRefusedError(f"there is no open bypass {name[:40]!r}", missing=True)
-        ended, row = _next(statements, msgspec.structs.replace(found, expires=now))
-        statements.run("UPDATE sg_bypasses SET expires = ?, body = ? WHERE id = ?", row[1], row[2], row[0])
-        _record(statements, "ended", now, ended, row, by)
-    return ended
+        return _update(statements, "ended", now, msgspec.structs.replace(found, expires=now), by)
 
 
 def covering(statements: Statements, review: Review, arguments: Json, now: float) -> Bypass | None:
@@ -130,14 +127,31 @@ def active(database: Database, now: float, tenant: str = "") -> list[Bypass]:
         return [bypass for bypass in _open(statements, now) if tenant in ("", bypass.tenant)]
 
 
+def state_at(statements: Statements, name: str, record: dict[str, Any]) -> RowState:
+    """Return what the row of a bypass is beside a record about it."""
+    rows = statements.run("SELECT id, expires, body FROM sg_bypasses WHERE id = ?", name)
+    bypass = _bypass(rows[0]) if rows else None
+    if bypass is not None and bypass.record > record["number"]:
+        return "later"
+    if bypass is None or record.get(SEAL) != seal_of(TABLE, name, rows[0]):
+        return "changed"
+    return "counts" if bypass.expires > statements.time() else "over"
+
+
+def seal_anew(statements: Statements, name: str, now: float) -> None:
+    """Seal the row of a bypass by a record of now: the one that sealed it goes."""
+    [(body,)] = statements.run("SELECT body FROM sg_bypasses WHERE id = ?", name)
+    bypass = from_text(body, Bypass)
+    _update(statements, "kept", now, bypass, bypass.by)
+
+
 def changed_rows(database: Database) -> list[str]:
     """Return what is wrong with rows of bypasses, whether they are open or not."""
     problems: list[str] = []
-    rows = database.read("SELECT id, expires, body FROM sg_bypasses ORDER BY id")
-    if not rows:
+    if not database.read("SELECT 1 FROM sg_bypasses LIMIT 1"):
         return problems
     with database.transaction() as statements:
-        for row in rows:
+        for row in statements.run("SELECT id, expires, body FROM sg_bypasses ORDER BY id"):
             bypass = _bypass(row)
             if bypass is None or not is_sealed(statements, bypass.record, seal_of(TABLE, str(row[0]), row)):
                 problems.append(
@@ -167,6 +181,13 @@ def _bypass(row: Row) -> Bypass | None:
 def _next(statements: Statements, bypass: Bypass) -> tuple[Bypass, Row]:
     numbered = msgspec.structs.replace(bypass, record=chain.head_of(statements).number + 1)
     return numbered, (numbered.id, numbered.expires, to_text(numbered))
+
+
+def _update(statements: Statements, what: str, now: float, bypass: Bypass, by: str) -> Bypass:
+    bypass, row = _next(statements, bypass)
+    statements.run("UPDATE sg_bypasses SET expires = ?, body = ? WHERE id = ?", row[1], row[2], row[0])
+    _record(statements, what, now, bypass, row, by)
+    return bypass
 
 
 def _record(statements: Statements, what: str, now: float, bypass: Bypass, row: Row, by: str) -> None:

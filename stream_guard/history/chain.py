@@ -19,6 +19,7 @@ from stream_guard.history.database import Database, Statements
 from stream_guard.judge.model import Json
 
 START: Final = "0" * 64  # the digest before the first record
+PRUNED: Final = "history_pruned"  # the record of what was taken off the beginning of the chain
 _PAGE: Final = 1000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -22,7 +23,7 @@ _logger = logging.getLogger(__name__)
 _MARK: Final = SqliteMark("a history", application=0x53_47_48_49)  # "SGHI"
 _PATIENCE: Final = 10.0  # seconds to wait for another process that writes
 
-VERSION: Final = 2  # of the tables below, in the SQL that SQLite and Postgres share
+VERSION: Final = 3  # of the tables below, in the SQL that SQLite and Postgres share
 # The whole record is in ``body``, as JSON in ASCII: ids come from agents, and Postgres stores neither NUL characters
 # nor halves of surrogate pairs. The other columns are for finding it; ids in them are digests.
 TABLES: Final = (
@@ -40,9 +41,14 @@ TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS sg_timeline (
         incident TEXT NOT NULL, number BIGINT NOT NULL, entry TEXT NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (incident, number), UNIQUE (incident, entry))""",
-    "CREATE TABLE IF NOT EXISTS sg_rulings (attempt TEXT PRIMARY KEY, call TEXT NOT NULL, body TEXT NOT NULL)",
+    # ``record``: the latest audit record about it; both are pruned together.
+    """CREATE TABLE IF NOT EXISTS sg_rulings (
+        attempt TEXT PRIMARY KEY, call TEXT NOT NULL, body TEXT NOT NULL, record BIGINT NOT NULL)""",
     "CREATE INDEX IF NOT EXISTS sg_rulings_call ON sg_rulings (call)",
-    "CREATE TABLE IF NOT EXISTS sg_ended (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS sg_rulings_record ON sg_rulings (record)",
+    """CREATE TABLE IF NOT EXISTS sg_ended (
+        session TEXT PRIMARY KEY, body TEXT NOT NULL, record BIGINT NOT NULL, noted DOUBLE PRECISION NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_ended_noted ON sg_ended (noted)",
     "CREATE INDEX IF NOT EXISTS sg_incidents_opened ON sg_incidents (opened, id)",
     "CREATE INDEX IF NOT EXISTS sg_reviews_opened ON sg_reviews (opened, id)",
     # What the page lists.
@@ -50,6 +56,8 @@ TABLES: Final = (
         number BIGINT PRIMARY KEY, id TEXT NOT NULL UNIQUE, session TEXT NOT NULL, rule TEXT NOT NULL,
         severity BIGINT NOT NULL, agent TEXT NOT NULL, tenant TEXT NOT NULL, noted DOUBLE PRECISION NOT NULL,
         body TEXT NOT NULL)""",
+    # The number of the latest alert that was pruned: no number is given twice.
+    "CREATE TABLE IF NOT EXISTS sg_pruned (number BIGINT PRIMARY KEY)",
     "CREATE INDEX IF NOT EXISTS sg_alerts_session ON sg_alerts (session, number)",
     "CREATE INDEX IF NOT EXISTS sg_alerts_rule ON sg_alerts (rule, number)",
     "CREATE INDEX IF NOT EXISTS sg_alerts_severity ON sg_alerts (severity, number)",
@@ -93,7 +101,9 @@ TABLES: Final = (
     """CREATE TABLE IF NOT EXISTS sg_lessons (
         id TEXT PRIMARY KEY, number BIGINT NOT NULL, state TEXT NOT NULL, body TEXT NOT NULL)""",
     # Of clients that speak ACS.
-    "CREATE TABLE IF NOT EXISTS sg_acs_sessions (session TEXT PRIMARY KEY, body TEXT NOT NULL)",
+    """CREATE TABLE IF NOT EXISTS sg_acs_sessions (
+        session TEXT PRIMARY KEY, body TEXT NOT NULL, noted DOUBLE PRECISION NOT NULL)""",
+    "CREATE INDEX IF NOT EXISTS sg_acs_sessions_noted ON sg_acs_sessions (noted)",
     "CREATE TABLE IF NOT EXISTS sg_acs_requests (request TEXT PRIMARY KEY, seen DOUBLE PRECISION NOT NULL)",
     "CREATE INDEX IF NOT EXISTS sg_acs_requests_seen ON sg_acs_requests (seen)",
 )
@@ -106,6 +116,9 @@ class Statements(Protocol):
 
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement, with ``?`` for each value, and return its rows."""
+
+    def time(self) -> float:
+        """Return the time by the clock of whatever holds the database."""
 
 
 class Database(Protocol):
@@ -121,6 +134,9 @@ class Database(Protocol):
 
     def read(self, sql: str, *values: Value) -> list[Row]:
         """Return the rows of one query, without a lock on writers."""
+
+    def time(self) -> float:
+        """Return the time by the clock of whatever holds the database."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -140,11 +156,15 @@ def prepare(statements: Statements, where: str, steps: Mapping[int, Step]) -> No
             f"{where}: a history of version {version}, this is version {VERSION}; "
             "use the stream_guard that wrote it, or start a new history elsewhere"
         )
-    for sql in TABLES:
+    tables = [sql for sql in TABLES if sql.startswith("CREATE TABLE")]
+    for sql in tables:
         statements.run(sql)
     for number in range(version, VERSION):
         _logger.info("%s: the history is brought from version %d to %d", where, number, number + 1)
         steps[number](statements)
+    for sql in TABLES:  # behind the steps: they add columns that indexes are on
+        if sql not in tables:
+            statements.run(sql)
     if not versions:
         statements.run("INSERT INTO sg_history VALUES (?)", VERSION)
     elif version != VERSION:
@@ -200,6 +220,10 @@ class SqliteDatabase:
                 return self.run(sql, *values)
             except sqlite3.Error as error:
                 raise self._explain(error) from error
+
+    def time(self) -> float:
+        """Return this machine's time."""
+        return time.time()
 
     def close(self) -> None:
         """Close the file."""

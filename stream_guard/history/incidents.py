@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import audit, review_rows
+from stream_guard.history import alert_rows, audit, review_rows
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
@@ -21,6 +21,8 @@ _ID_LENGTH = 16
 _PAGE = 500
 _BUDGET = 0.1  # seconds that one page may look back
 _END = 1e18  # later than any time
+MOST_FINDINGS = 10_000  # of one incident that are kept, beside its first
+_TRIMMED = 100  # that one more finding may push out: there are more where an earlier version kept all
 
 
 @resolved
@@ -78,6 +80,8 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
     number = _write(statements, known.id, time, "finding", alert.detail, alert)
     known = msgspec.structs.replace(known, status="unresolved", findings=known.findings + 1)
     _save(statements, known)
+    if number > MOST_FINDINGS + 1:
+        remove_findings(statements, known.id, first=2, last=number - MOST_FINDINGS, most=_TRIMMED)
     if opened:
         audit.append(
             statements,
@@ -133,6 +137,31 @@ def _solve(statements: Statements, known: Incident, *, by: str, note: str, time:
         seen = msgspec.structs.replace(asked, status="acknowledged", by=by, note=note, via=via, decided=time)
         review_rows.update(statements, seen, time)
     return solved
+
+
+def remove_findings(statements: Statements, name: str, *, first: int, last: int, most: int) -> int:
+    """Take the earliest entries between two numbers out of a timeline, with their alerts; return how many."""
+    rows = statements.run(
+        "SELECT number, entry FROM sg_timeline WHERE incident = ? AND number >= ? AND number <= ? "
+        "ORDER BY number LIMIT ?",
+        name,
+        first,
+        last,
+        most,
+    )
+    if rows:
+        alert_rows.remove(statements, [entry for _, entry in rows])
+        statements.run(
+            "DELETE FROM sg_timeline WHERE incident = ? AND number >= ? AND number <= ?", name, first, rows[-1][0]
+        )
+    return len(rows)
+
+
+def is_over(statements: Statements, name: str, time: float) -> bool:
+    """Whether an incident is solved, and nothing happened in it after this time."""
+    known = _find(statements.run, name)
+    rows = statements.run("SELECT body FROM sg_timeline WHERE incident = ? ORDER BY number DESC LIMIT 1", name)
+    return known is not None and known.status == "solved" and all(from_text(row[0], Entry).time <= time for row in rows)
 
 
 def get(database: Database, name: str, tenant: str = "") -> Incident | None:
@@ -224,7 +253,7 @@ def _write(
     detail: str,
     alert: Alert | None = None,
 ) -> int:
-    [(number,)] = statements.run("SELECT count(*) + 1 FROM sg_timeline WHERE incident = ?", incident)
+    [(number,)] = statements.run("SELECT COALESCE(max(number), 0) + 1 FROM sg_timeline WHERE incident = ?", incident)
     entry = Entry(number=number, time=time, what=what, detail=detail)
     if alert is not None:
         entry = msgspec.structs.replace(

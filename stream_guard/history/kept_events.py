@@ -32,7 +32,6 @@ _AT_ONCE: Final = 200  # events of one transaction: whoever else writes does not
 _TOGETHER: Final = 500  # ids in one statement
 _TEXT: Final = 2_000  # characters of one text
 _RECALLED: Final = 64  # events by which a session is taken up again: more calls are seldom open
-_HOUR: Final = 3600.0
 
 
 @resolved
@@ -74,7 +73,6 @@ class EventKeeper:
         self._stop = Flag()
         self._tally = Tally(tallies.known_names(database))
         self._attempts = AttemptCounter(self._limits.sessions)
-        self._pruned = 0.0
         self.left_out = 0
         self._thread = Thread(target=self._run, name="stream_guard-events", daemon=True)
         self._thread.start()
@@ -123,7 +121,7 @@ class EventKeeper:
                 for session_id, mine in by_session.items():
                     self._write_session(statements, session_id, mine, now)
                 self._tally.write(statements)
-                self._forget(statements, now)
+                self._forget(statements)
         except StoreError:
             self.left_out += len(events)
             raise
@@ -184,7 +182,7 @@ class EventKeeper:
             to_text(known),
         )
 
-    def _forget(self, statements: Statements, now: float) -> None:
+    def _forget(self, statements: Statements) -> None:
         """Drop the sessions that were not heard of for longest, where there are too many."""
         [(count,)] = statements.run("SELECT count(*) FROM sg_sessions")
         if count > self._limits.sessions:
@@ -194,9 +192,6 @@ class EventKeeper:
             for (key,) in rows:
                 statements.run("DELETE FROM sg_events WHERE session = ?", key)
                 statements.run("DELETE FROM sg_sessions WHERE session = ?", key)
-        if now - self._pruned > _HOUR:
-            tallies.prune(statements, now)
-            self._pruned = now
 
 
 def find_session(database: Database, name: str, tenant: str = "") -> KeptSession | None:

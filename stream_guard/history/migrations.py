@@ -12,9 +12,11 @@ from heapq import nlargest
 from typing import Final
 
 from stream_guard.history.alert_rows import insert
-from stream_guard.history.database import Statements, Step
+from stream_guard.history.chain import head_of
+from stream_guard.history.database import TABLES, Statements, Step
 from stream_guard.history.incidents import Entry, Incident
 from stream_guard.history.records import from_text
+from stream_guard.history.seals import read_record
 from stream_guard.judge.model import Alert
 
 _AT_ONCE: Final = 1000  # rows that are read together
@@ -70,4 +72,24 @@ def _alert(entry: Entry, incident: Incident) -> Alert:
     )
 
 
-STEPS: Final[Mapping[int, Step]] = {1: _list_findings}  # by the version that they begin with
+def _name_records(statements: Statements) -> None:
+    """2 to 3: rows name the audit record with which they are pruned; those of before, the latest one."""
+    number, now = head_of(statements).number, statements.time()
+    for table, columns, added in (
+        ("sg_rulings", "attempt, call, body", (number,)),
+        ("sg_ended", "session, body", (number, now)),
+        ("sg_acs_sessions", "session, body", (now,)),
+    ):
+        statements.run(f"CREATE TABLE sg_before AS SELECT {columns} FROM {table}")  # noqa: S608  # constants
+        statements.run(f"DROP TABLE {table}")
+        statements.run(next(sql for sql in TABLES if f" {table} (" in sql))
+        marks = ", ?" * len(added)
+        statements.run(f"INSERT INTO {table} SELECT {columns}{marks} FROM sg_before", *added)  # noqa: S608  # constants
+        statements.run("DROP TABLE sg_before")
+    # What let an attempt through is sealed by a record of its own.
+    for attempt, body in statements.run("SELECT attempt, body FROM sg_rulings WHERE NOT body LIKE ?", '%"record": 0,%'):
+        if record := read_record(body).get("record"):
+            statements.run("UPDATE sg_rulings SET record = ? WHERE attempt = ?", record, attempt)
+
+
+STEPS: Final[Mapping[int, Step]] = {1: _list_findings, 2: _name_records}  # by the version that they begin with

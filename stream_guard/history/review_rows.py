@@ -16,7 +16,7 @@ from stream_guard.history import chain
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
 from stream_guard.history.records import from_text, to_text
-from stream_guard.history.seals import SEAL, is_sealed, read_record, seal_of
+from stream_guard.history.seals import SEAL, RowState, is_sealed, read_record, seal_of
 from stream_guard.judge.model import Json, resolved
 
 Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
@@ -151,6 +151,25 @@ def is_genuine(statements: Statements, row: Row) -> bool:
     ]
     about_reviews = [record for record in known if is_about_review(record)]
     return bool(about_reviews) and matches_old_record(row, about_reviews[-1])
+
+
+def state_at(statements: Statements, name: str, record: dict[str, Any]) -> RowState:
+    """Return what the row of a review is beside a record about it."""
+    rows = statements.run(f"SELECT {_COLUMNS} FROM sg_reviews WHERE id = ?", name)  # noqa: S608  # no value is in it
+    review = _review(rows[0]) if rows else None
+    if review is None or not review.record:  # of before rows were sealed: it is sealed now
+        return "counts" if review is not None and is_genuine(statements, rows[0]) else "changed"
+    if review.record > record["number"]:
+        return "later"
+    if record.get(SEAL) != seal_of(TABLE, name, rows[0]):
+        return "changed"
+    return "counts" if review.status in ("open", "approved") else "over"
+
+
+def seal_anew(statements: Statements, name: str, now: float) -> None:
+    """Seal the row of a review by a record of now: the one that sealed it goes."""
+    [row] = statements.run(f"SELECT {_COLUMNS} FROM sg_reviews WHERE id = ?", name)  # noqa: S608  # no value is in it
+    update(statements, from_text(row[7], Review), now, "kept")
 
 
 def is_about_review(record: dict[str, Any]) -> bool:

@@ -7,13 +7,15 @@ put back to what it was before, does not have the seal of the latest record abou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import is_intact, record_of
 from stream_guard.history.database import Statements, Value
 
 SEAL: Final = "seal"  # the key of a record
+# What a row is beside a record about it: sealed by a later one, or by this one and still counting, or over; or changed.
+RowState: TypeAlias = Literal["later", "counts", "over", "changed"]
 RULINGS: Final = "rulings"  # answers of the gate that let an attempt through
 
 

@@ -72,9 +72,9 @@ def known_names(database: Database) -> dict[What, set[str]]:
     return found
 
 
-def prune(statements: Statements, now: float) -> None:
-    """Forget buckets that are too old."""
-    statements.run("DELETE FROM sg_tallies WHERE bucket < ?", int((now - KEPT) // WIDTH))
+def oldest_bucket(now: float) -> int:
+    """Return the earliest bucket that is kept."""
+    return int((now - KEPT) // WIDTH)
 
 
 def series(

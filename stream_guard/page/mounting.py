@@ -61,6 +61,7 @@ class PageServer:
         door = open_door(place)
         database = open_database(settings.history.url, settings.history.read_key())
         assembly.opened.callback(database.close)
+        assembly.prune_history()
         self.keeper = EventKeeper(database, settings.page)
         assembly.opened.callback(self.keeper.close)
         app, self._live = make_page(

@@ -33,6 +33,7 @@ from stream_guard.guard.notices import settled_in
 from stream_guard.history import policies
 from stream_guard.history.database import Database
 from stream_guard.history.opening import is_postgres, open_database
+from stream_guard.history.retention import Pruner
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
 from stream_guard.judge.spec import Policy
@@ -277,6 +278,7 @@ class Assembly:
             asking = ", ".join(rule.id for rule in policy.rules if rule.rule.asks)
             _logger.warning("%s: nobody can be asked, as judge.url is not set; answers on record count", asking)
             return None
+        self.prune_history(judge.record)
         hook = self.registry.manager.hook.stream_guard_judge
         return QuestionDesk(
             self._open_record(), judge, lambda question: hook(question=question), owner=owner, counts=counts
@@ -285,6 +287,12 @@ class Assembly:
     def open_history(self) -> Database:
         """Open the history of the settings, over a connection of its own, which the caller closes."""
         return open_database(self.settings.history.url, self.settings.history.read_key())
+
+    def prune_history(self, address: str = "") -> None:
+        """Keep a history, that of the settings without an address, to its limits while this process runs."""
+        settings = self.settings.history
+        pruner = Pruner(open_database(address or settings.url, settings.read_key()), settings)
+        self.opened.callback(pruner.close)
 
     def _open_record(self) -> Database:
         """Open what keeps questions and answers, over a connection of its own."""

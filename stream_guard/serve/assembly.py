@@ -137,13 +137,22 @@ def open_service(
     settings, opened, registry = assembly.settings, assembly.opened, CollectorRegistry()
     database = open_database(settings.history.url, settings.history.read_key())
     opened.callback(database.close)
+    assembly.prune_history()
     policies.note(database, policy.version, to_native(policy), time.time())
     delivery = assembly.open_delivery(alerts, counts, routes=True, is_solved=settled_in(database))
     clock = ReceiverClock(settings.sessions.max_future_skew)
     store, guard_clock = _open_state(checkpoint, assembly, clock)
     desk = assembly.open_desk(policy, "gate", counts)
     answers = desk or assembly.open_answers(policy)
-    guard = Guard(policy, store=store, counts=counts, limits=settings.sessions, clock=guard_clock, answers=answers)
+    guard = Guard(
+        policy,
+        store=store,
+        counts=counts,
+        limits=settings.sessions,
+        clock=guard_clock,
+        answers=answers,
+        keep_ended=settings.history.keep,
+    )
     if store is not None:
         opened.callback(guard.commit)
     reviews = Reviews(database, settings.reviews, clock=clock)

@@ -198,13 +198,21 @@ class HookSettings(Section):
 
 
 class HistorySettings(Section):
-    """Where audit, reviews and incidents are kept."""
+    """Where audit, reviews and incidents are kept, and for how long."""
 
     url: str = Field(
         default="stream_guard_history.db", description="a file, or postgresql://host/name; libpq finds the password"
     )
     key_file: Path | None = Field(
         default=None, description="a file with a secret that records are signed with; keep it away from the database"
+    )
+    keep: Duration | None = Field(
+        default=365 * 86_400.0,
+        ge=3600,
+        description="how long what is settled is kept, and refusals and ended sessions stay so; null: for ever",
+    )
+    max_records: int = Field(
+        default=5_000_000, gt=0, description="records of the audit; beyond, the oldest go before their time"
     )
 
     def read_key(self) -> bytes:

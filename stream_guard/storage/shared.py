@@ -53,13 +53,13 @@ _APPEND: Final = (
     "FROM (VALUES {rows}) AS more (name, changes, deadline) WHERE sg_gate_states.name = more.name; "
 )
 _CREATE_LOCK: Final = 0x53_47_47_53  # two gates that start at once
-# Of sessions that were idle for their time, and an hour more: they would begin anew.
+# Of sessions that were idle for their time, and an hour more: they would begin anew. So of ends that hold no longer.
 # One that somebody holds is not deleted: a change would find no row.
 _OLD: Final = "deadline < extract(epoch FROM clock_timestamp()) - 3600"
 _LOCK_NUMBER: Final = "('x' || encode(substr(name, 1, 8), 'hex'))::bit(64)::bigint"
 _PURGE: Final = (
     f"DELETE FROM sg_gate_states WHERE {_OLD} AND name IN "  # noqa: S608  # constants
-    f"(SELECT name FROM (SELECT name FROM sg_gate_states WHERE {_OLD} OFFSET 0) AS old "
+    f"(SELECT name FROM (SELECT name FROM sg_gate_states WHERE {_OLD} LIMIT 1000) AS old "
     f"WHERE pg_try_advisory_xact_lock({_LOCK_NUMBER})); "
 )
 _PURGE_EVERY: Final = 4096  # commits

@@ -226,6 +226,7 @@ class _Full:
     def __init__(self, database: Database) -> None:
         self.read = database.read
         self.close = database.close
+        self.time = database.time
         self.key = database.key
 
     def transaction(self, *, durable: bool = False) -> Any:
@@ -283,7 +284,7 @@ def every_match_is_audited_and_the_chain_holds(world: World) -> None:
 
 class _Reading:
     def __init__(self, database: Database) -> None:
-        self.run, self.key = database.read, database.key
+        self.run, self.key, self.time = database.read, database.key, database.time
 
 
 TAMPERED = {

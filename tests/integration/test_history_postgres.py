@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from stream_guard.errors import StoreError
-from stream_guard.history import audit, database
+from stream_guard.history import audit, database, incidents
 from stream_guard.history.opening import open_database
 from stream_guard.judge.model import Action
 from tests.history.claims import CLAIMS, World, call, review_of
+from stream_guard.history.retention import prune, would_prune
 from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.postgres import Server
+from tests.history.retention_claims import (
+    KEEP,
+    RETENTION_CLAIMS,
+    everything,
+    kill_amid_pruning_leaves_a_history_in_order,
+)
 from tests.history.review_claims import REVIEW_CLAIMS
 
 TABLES = ", ".join(re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", " ".join(database.TABLES)))
@@ -29,7 +37,9 @@ def world(postgres: Server) -> Iterator[World]:
         yield world
 
 
-@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS], ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize(
+    "claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS, *RETENTION_CLAIMS], ids=lambda claim: claim.__name__
+)
 def test_in_postgres(claim: Callable[[World], None], world: World) -> None:
     claim(world)
 
@@ -46,6 +56,24 @@ def test_a_server_that_went_away_is_an_error_and_then_used_again(postgres: Serve
     assert "a-password" not in str(failure.value)
     assert gate.check(call("drop", {"n": 2}, call_id="c1")).action.word == "block"
     assert audit.verify(world.database).problems == ()
+
+
+def test_a_kill_amid_pruning_leaves_the_database_in_order(postgres: Server, world: World) -> None:
+    kill_amid_pruning_leaves_a_history_in_order(world, postgres.address)
+
+
+def test_what_is_old_is_so_by_the_clock_of_the_server(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything(world)
+    now = time.time()
+    for moment, goes in ((0.0, True), (now - 90 * 86_400.0, True), (now + 10_000 * 86_400.0, True)):
+        monkeypatch.setattr(time, "time", lambda moment=moment: moment)
+        assert bool(would_prune(world.database, KEEP)) is goes
+    world.now = now
+    prune(world.database, KEEP)
+    world.gate().check(call("drop", session="young"))
+    for one in incidents.listing(world.database):
+        incidents.solve(world.database, one.id, by="ada", note="", time=now)
+    assert not prune(world.database, KEEP), "by the clock of this process everything is old"
 
 
 def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(postgres: Server) -> None:

@@ -101,7 +101,9 @@ def _find(statements: Statements, session_id: str) -> AcsSession | None:
 
 def _keep(statements: Statements, session_id: str, session: AcsSession) -> None:
     statements.run(
-        "INSERT INTO sg_acs_sessions VALUES (?, ?) ON CONFLICT (session) DO UPDATE SET body = excluded.body",
+        "INSERT INTO sg_acs_sessions VALUES (?, ?, ?) ON CONFLICT (session) DO UPDATE "
+        "SET body = excluded.body, noted = excluded.noted",
         session_id,
         to_text(session),
+        statements.time(),
     )

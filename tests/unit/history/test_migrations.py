@@ -1,7 +1,7 @@
-"""A history of the version before is brought up to date when it is opened: nothing is lost, and all or nothing happens.
+"""A history of a version before is brought up to date when it is opened: nothing is lost, and all or nothing happens.
 
-``tests/golden/stored/history_v1.sql`` was written by the code of that version: blocks, a pause that waits, one that was
-approved, a session that was ended.
+``tests/golden/stored/history_v1.sql`` and its like were written by the code of that version: blocks, a pause that
+waits, one that was approved, a session that was ended; from version 2 on also an approval that was used, and a refusal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 
-STORED = Path(__file__).parents[2] / "golden" / "stored" / "history_v1.sql"
+STORED = Path(__file__).parents[2] / "golden" / "stored"
 POLICY = """
 rules:
   - {id: no-drop, kind: no_call, params: {tool: drop}, then: block, severity: error, reason: Tables stay.}
@@ -34,13 +34,21 @@ rules:
 NOW = 1767600100.0  # before the reviews expire
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    path = tmp_path / "history.db"
+def stored(version: int, path: Path) -> Path:
     with sqlite3.connect(path) as db:
-        db.executescript(STORED.read_text())
+        db.executescript((STORED / f"history_v{version}.sql").read_text())
     db.close()
     return path
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    return stored(1, tmp_path / "history.db")
+
+
+@pytest.fixture(params=range(1, VERSION))
+def any_old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return stored(request.param, tmp_path / "history.db")
 
 
 def contents(path: Path) -> list[str]:
@@ -55,14 +63,24 @@ def test_every_version_before_has_a_step() -> None:
     assert list(STEPS) == list(range(1, VERSION))
 
 
-def test_a_history_of_the_version_before_keeps_everything_and_goes_on(old: Path) -> None:
-    before = [line for line in contents(old) if line.startswith("INSERT") and "sg_history" not in line]
-    database = open_database(str(old))
+def rows(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Return what every table has, without the columns that versions since have added."""
+    with sqlite3.connect(path) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        first = {"sg_rulings": "attempt, call, body", "sg_ended": "session, body", "sg_acs_sessions": "session, body"}
+        found = {name: sorted(db.execute(f"SELECT {first.get(name, '*')} FROM {name}")) for name in tables}
+    db.close()
+    return {name: listed for name, listed in found.items() if listed and name not in ("sg_history", "sg_alerts")}
+
+
+def test_a_history_of_a_version_before_keeps_everything_and_goes_on(any_old: Path) -> None:
+    before = rows(any_old)
+    database = open_database(str(any_old))
     assert database.read("SELECT version FROM sg_history") == [(VERSION,)]
-    assert not set(before) - set(contents(old))
+    assert rows(any_old) == before
     checked = audit.verify(database)
     assert checked.problems == ()
-    assert checked.head.number == len([line for line in before if '"sg_audit"' in line])
+    assert checked.head.number == len(before["sg_audit"])
     reviews = Reviews(database, clock=lambda: NOW)
     gate = Gate(load_policy(POLICY, build_registry()), database, reviews=reviews, clock=lambda: NOW)
 
@@ -111,7 +129,7 @@ def fails_at_the_end(step: Callable[[Statements], None]) -> Callable[[Statements
 def test_a_step_that_fails_leaves_the_history_as_it_was(old: Path) -> None:
     before = contents(old)
     with pytest.raises(StoreError, match="no space left"):
-        SqliteDatabase(old, steps={1: fails_at_the_end(STEPS[1])})
+        SqliteDatabase(old, steps={**STEPS, 1: fails_at_the_end(STEPS[1])})
     assert contents(old) == before
     open_database(str(old)).close()
 

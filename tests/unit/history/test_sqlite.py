@@ -15,13 +15,21 @@ from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.opening import open_database
 from tests.history.claims import CLAIMS, World, call, review_of
 from tests.history.page_claims import PAGE_CLAIMS
+from tests.history.retention_claims import RETENTION_CLAIMS, kill_amid_pruning_leaves_a_history_in_order
 from tests.history.review_claims import REVIEW_CLAIMS
 
 
-@pytest.mark.parametrize("claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS], ids=lambda claim: claim.__name__)
+@pytest.mark.parametrize(
+    "claim", [*CLAIMS, *REVIEW_CLAIMS, *PAGE_CLAIMS, *RETENTION_CLAIMS], ids=lambda claim: claim.__name__
+)
 def test_in_a_file(claim: Callable[[World], None], tmp_path: Path) -> None:
     with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
         claim(world)
+
+
+def test_a_kill_amid_pruning_leaves_a_file_in_order(tmp_path: Path) -> None:
+    with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
+        kill_amid_pruning_leaves_a_history_in_order(world, str(tmp_path / "history.db"))
 
 
 def test_the_file_has_a_write_ahead_log(tmp_path: Path) -> None:
@@ -52,7 +60,7 @@ def test_a_history_of_another_version_is_refused(tmp_path: Path) -> None:
     with database.transaction() as statements:
         statements.run("UPDATE sg_history SET version = 9")
     database.close()
-    with pytest.raises(StoreError, match="a history of version 9, this is version 2; use"):
+    with pytest.raises(StoreError, match="a history of version 9, this is version 3; use"):
         SqliteDatabase(tmp_path / "history.db")
 
 
