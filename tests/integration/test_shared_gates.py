@@ -231,6 +231,57 @@ def test_what_is_over_is_deleted_unless_somebody_holds_it(postgres: Server, monk
     assert split(rows[0]) == [b"a row", b"a change"]
 
 
+def ending(postgres: Server, opened: ExitStack, keep: float | None) -> list[Guard]:
+    rule = rule_spec(KINDS["no_call"], {"tool": "stop"}, then=Action.TERMINATE_SESSION, reason="enough")
+    stores = [opened.enter_context(closing(SharedStore(postgres.address))) for _ in range(2)]
+    policy = Policy(rules=(rule,), version="v1")
+    return [Guard(policy, store=store, clock=store.time, keep_ended=keep) for store in stores]
+
+
+def tool(name: str, session: str, number: int) -> ToolCall:
+    return ToolCall(session_id=session, event_id=f"e{number}", tool=name)
+
+
+def test_a_session_that_one_guard_ended_is_refused_by_the_others(postgres: Server) -> None:
+    with ExitStack() as opened:
+        first, second = ending(postgres, opened, 3600.0)
+        assert second.check(tool("t", "ended here", 0)).action is Action.ALLOW
+        assert first.check(tool("stop", "ended here", 1)).session_ended
+        refused = [guard.check(tool("t", "ended here", number + 2)) for number, guard in enumerate((first, second))]
+        assert {(one.action, one.reason) for one in refused} == {
+            (Action.TERMINATE_SESSION, "the session was ended: enough")
+        }
+        assert second.open_obligations("ended here") == []
+        [third] = ending(postgres, opened, 3600.0)[:1]  # as after a restart
+        assert third.check(tool("t", "ended here", 4)).action is Action.TERMINATE_SESSION
+        assert third.check(tool("t", "another", 5)).action is Action.ALLOW
+
+
+def test_rows_of_ended_sessions_go_when_nobody_has_tried_for_their_time(
+    postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    psycopg = import_part("psycopg")
+    rows = "SELECT count(*) FROM sg_gate_states WHERE blob = 'enough'"
+    aged = "UPDATE sg_gate_states SET deadline = deadline - 100000 WHERE blob = 'enough'"
+    with ExitStack() as opened:
+        database = opened.enter_context(psycopg.connect(postgres.address, autocommit=True))
+        database.execute("DELETE FROM sg_gate_states WHERE blob = 'enough'")
+        first, second = ending(postgres, opened, 50_000.0)
+        for number in range(3):
+            first.check(tool("stop", f"over {number}", number))
+        monkeypatch.setattr("stream_guard.storage.shared._PURGE_EVERY", 1)
+        assert database.execute(rows).fetchone() == (3,)
+        database.execute(aged)
+        second.check(tool("t", "over 0", 9))  # it tries again in time: the row is written anew
+        first.check(tool("t", "elsewhere", 10))
+        assert database.execute(rows).fetchone() == (1,)
+        assert second.check(tool("t", "over 0", 11)).action is Action.TERMINATE_SESSION
+        assert first.check(tool("t", "over 1", 12)).action is Action.ALLOW
+        assert database.execute(
+            "SELECT count(*) FROM sg_gate_states WHERE deadline IS NULL AND blob = 'enough'"
+        ).fetchone() == (0,)
+
+
 def test_the_gates_of_the_compose_file_are_one(postgres: Server, root: Path, tmp_path: Path) -> None:
     service = YAML(typ="safe", pure=True).load(root / "docker-compose.yml")["services"]["gate"]
     places = {

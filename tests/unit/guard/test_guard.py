@@ -16,6 +16,7 @@ from stream_guard.guard.ended import EndedSessions
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Action, GateDecision, ToolCall, ToolResult, Turn
+from stream_guard.judge.ports import ENDED_ROWS
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -168,6 +169,42 @@ def test_an_end_survives_a_restart_without_any_commit(tmp_path: Path, is_async: 
     assert again.counts.sessions == 1, "the note of an end is no session"
     assert [finding.rule_id for finding in again.end_all()] == []
     reopened.close()
+
+
+@pytest.mark.parametrize("kind", ["memory", "file", "file, opened again"])
+def test_an_ended_session_is_refused_as_long_as_it_tries_and_for_a_time_after_that(tmp_path: Path, kind: str) -> None:
+    rules = policy({"when": STOP, "then": "terminate_session"})
+    now, store = [0.0], MemoryStore() if kind == "memory" else CheckpointStore(tmp_path / "guard.db")
+    answers = []
+    guard = Guard(rules, store=store, clock=lambda: now[0], keep_ended=1000.0)
+    for at, tool in ((0.0, "stop"), (900.0, "t"), (1800.0, "t"), (2799.0, "t"), (3800.0, "t"), (3900.0, "t")):
+        if kind == "file, opened again":
+            store.close()
+            store = CheckpointStore(tmp_path / "guard.db")
+            guard = Guard(rules, store=store, clock=lambda: now[0], keep_ended=1000.0)
+        now[0] = at
+        answers.append(guard.check(call(tool, event_id=f"e{at}")).action)
+    store.close()
+    assert answers == [Action.TERMINATE_SESSION] * 4 + [Action.ALLOW] * 2
+
+
+def test_ends_that_hold_no_longer_take_no_room(tmp_path: Path) -> None:
+    for store in (MemoryStore(), CheckpointStore(tmp_path / "guard.db")):
+        ended = EndedSessions(store, Counts(), keep=100.0)
+        for number in range(1000):
+            ended.end(f"s{number}", "why", float(number))
+        assert len(ended) == len(list(store.deadlines())) == 100
+        assert [ended.reason(name, 999.0) for name in ("s999", "s900", "s899", "s0")] == ["why", "why", None, None]
+        store.close()
+
+
+def test_an_end_of_before_ends_had_a_time_holds(tmp_path: Path) -> None:
+    store = MemoryStore()
+    store.put(f"{ENDED_ROWS}s", b"why", None)
+    ended = EndedSessions(store, Counts(), most=2, keep=100.0)
+    for number in range(5):
+        ended.end(f"s{number}", "why", 1000.0 * number)
+    assert ended.reason("s", 1e9) is not None
 
 
 class CommitCounter(CheckpointStore):
