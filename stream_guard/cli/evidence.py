@@ -46,6 +46,8 @@ def export(
         except OSError as error:
             raise StoreError(f"{out}: the evidence cannot be written: {error.strerror}") from None
     counted = ", ".join(f"{number} x {sort}" for sort, number in sorted(writer.counts.items()))
+    if writer.pruned:
+        typer.echo(f"record {writer.pruned} of the audit and those before it are pruned (history.keep)", err=True)
     for version in sorted(writer.missing):
         typer.echo(f"the history does not have the policy {version}", err=True)
     typer.echo(f"{out}: {counted}; keep the head elsewhere", err=True)

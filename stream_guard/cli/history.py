@@ -84,7 +84,8 @@ _PRUNED: Final = {
     "sg_waiting": "findings that waited for those",
     "sg_budgets": "sums of a day's questions",
     "sg_acs_sessions": "sessions of the Agent Control Standard",
-    "sg_sessions": "sessions whose events were kept",
+    "sg_sessions": "sessions of which events were kept",
+    "sg_events": "events of those",
     "sg_tallies": "counts for charts",
 }
 

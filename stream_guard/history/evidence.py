@@ -45,6 +45,7 @@ class EvidenceWriter:
         self._period = period
         self.counts: Counter[str] = Counter()
         self.missing: set[str] = set()  # versions of policies that the history does not have
+        self.pruned = 0  # the latest record that was pruned, where the period had records before it
         self.head = chain.START
 
     def lines(self, exported: float) -> Iterator[bytes]:
@@ -77,6 +78,8 @@ class EvidenceWriter:
 
     def _end(self) -> bytes:
         body: dict[str, Json] = {"lines": dict(self.counts), "missing_policies": sorted(self.missing)}
+        if self.pruned:
+            body["pruned"] = self.pruned
         if key := self._database.key:
             body["signature"] = sign_end(key, self.head, body)
         return self._line("end", body)
@@ -97,10 +100,14 @@ class EvidenceWriter:
 
     def _range(self) -> tuple[int, int]:
         """Return the first and the last record of the period: the chain between them is whole, whatever clocks said."""
-        first, last = 1, 0
+        first, last, begin = 1, 0, None
         for number, _, text in chain.chain_rows(self._database):
-            if self._period.covers(float(chain.record_of(text).get("time", 0.0))):
+            time = float(chain.record_of(text).get("time", 0.0))
+            begin = begin or (number, time)
+            if self._period.covers(time):
                 first, last = (number if not last else first), number
+        if begin is not None and begin[0] > 1 and begin[1] > self._period.since:
+            self.pruned = begin[0] - 1
         return first, last
 
     def _findings(self) -> Iterator[dict[str, Json]]:

@@ -143,6 +143,8 @@ class _Check:
         if not self._key:
             remark = "the file is signed; give --key-file to check that" if signature else "the file is not signed"
             self.remarks.append(remark)
+        if body.get("pruned"):
+            self.remarks.append(f"record {body['pruned']} of the audit and those before it had been pruned by then")
         if body.get("missing_policies"):
             listed = ", ".join(map(str, body["missing_policies"]))
             self.remarks.append(f"the history did not have these policies: {listed}")

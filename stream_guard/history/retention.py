@@ -117,7 +117,9 @@ def would_prune(database: Database, limits: HistorySettings) -> Counter[str]:
     for table, _, where, values in (*_with_records(last), *_of_age(cut, int(first or last.head.number + 1))):
         [(number,)] = database.read(f"SELECT count(*) FROM {table} WHERE {where}", *values)  # noqa: S608  # constants
         found[table] += int(number)
-    found["sg_sessions"] += len(list(_old_sessions(reading, cut)))
+    for key in _old_sessions(reading, cut):
+        [(events,)] = database.read("SELECT count(*) FROM sg_events WHERE session = ?", key)
+        found.update(sg_sessions=1, sg_events=int(events))
     return +found
 
 
@@ -295,9 +297,11 @@ def _prune_sessions(statements: Statements, cut: Cut) -> Counter[str]:
     key = next(_old_sessions(statements, cut), None)
     if key is None:
         return Counter()
-    [(first,)] = statements.run("SELECT min(number) FROM sg_events WHERE session = ?", key)
-    if first is not None:
-        statements.run("DELETE FROM sg_events WHERE session = ? AND number < ?", key, int(first) + _ROWS)
-    if not statements.run("SELECT 1 FROM sg_events WHERE session = ? LIMIT 1", key):
+    rows = statements.run("SELECT number FROM sg_events WHERE session = ? ORDER BY number LIMIT ?", key, _ROWS)
+    if rows:
+        statements.run("DELETE FROM sg_events WHERE session = ? AND number <= ?", key, rows[-1][0])
+    gone = Counter(sg_events=len(rows))
+    if len(rows) < _ROWS:
         statements.run("DELETE FROM sg_sessions WHERE session = ?", key)
-    return Counter(sg_sessions=1)
+        gone["sg_sessions"] += 1
+    return gone

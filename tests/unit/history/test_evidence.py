@@ -19,10 +19,13 @@ from stream_guard.history.canonical import canonical
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
 from stream_guard.history.evidence_check import EvidenceResult, check_evidence
+from stream_guard.history.retention import prune
 from stream_guard.judge.model import ToolCall
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from tests.history.claims import World, call
+from tests.history.retention_claims import DAY, KEEP, ago
 
 KEY = b"k" * 32
 POLICY = load_policy(
@@ -238,3 +241,22 @@ def test_a_moment_that_is_none_is_explained(since: str, tmp_path: Path) -> None:
     assert isinstance(done.exception, SettingsError)
     assert "is not a time; write" in str(done.exception)
     assert not (tmp_path / "x").exists()
+
+
+def test_what_was_pruned_of_the_period_is_said_in_the_file(tmp_path: Path) -> None:
+    def exported(days: float) -> list[bytes]:
+        now = world.database.time()
+        writer = EvidenceWriter(world.database, EvidencePeriod(since=now - days * DAY, until=now))
+        return list(writer.lines(exported=now))
+
+    with World(lambda: SqliteDatabase(tmp_path / "history.db")) as world:
+        for days in (100, 40, 5):
+            ago(world, days)
+            world.gate().check(call("drop", session=str(days)))
+        before = exported(110)
+        prune(world.database, KEEP)
+        for days, is_said in ((110, True), (20, False)):
+            result = check_evidence(exported(days))
+            said = any("record 4 of the audit and those before it had been pruned" in one for one in result.remarks)
+            assert (result.problems, said) == ((), is_said)
+    assert check_evidence(before).problems == (), "what was exported stays whole"

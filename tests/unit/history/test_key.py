@@ -10,10 +10,12 @@ import pytest
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.history import audit, chain, review_rows
 from stream_guard.history.database import SqliteDatabase
+from stream_guard.history.retention import prune
 from stream_guard.judge.model import Action
 from stream_guard.settings import HistorySettings
 from tests import processes
 from tests.history.claims import World, call, review_of
+from tests.history.retention_claims import KEEP, RETENTION_CLAIMS, ago
 from tests.history.review_claims import REVIEW_CLAIMS, problems
 
 KEY = b"a key of thirty-two bytes or more"
@@ -23,8 +25,8 @@ def keyed(folder: Path, key: bytes = KEY) -> World:
     return World(lambda: SqliteDatabase(folder / "history.db", key))
 
 
-@pytest.mark.parametrize("claim", REVIEW_CLAIMS, ids=lambda claim: claim.__name__)
-def test_with_a_key_reviews_are_what_they_are_without(claim: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize("claim", [*REVIEW_CLAIMS, *RETENTION_CLAIMS], ids=lambda claim: claim.__name__)
+def test_with_a_key_claims_hold_as_without(claim: object, tmp_path: Path) -> None:
     with keyed(tmp_path) as world:
         claim(world)  # type: ignore[operator]  # a claim is a function
 
@@ -67,6 +69,40 @@ def test_a_chain_that_was_cut_back_to_before_the_key_is_not_carried_on(tmp_path:
             statements.run("DELETE FROM sg_audit WHERE number > 2")
         with pytest.raises(StoreError, match="was not written with the key"):
             world.gate().check(call("drop", {"n": 4}))
+
+
+def test_nobody_prunes_without_the_key_nor_says_what_was_pruned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with keyed(tmp_path) as world:
+        ago(world, 100)
+        for number in range(3):
+            world.gate().check(call("drop", {"n": number}, session=f"s{number}"))
+        intruder = SqliteDatabase(tmp_path / "history.db")
+        for limits in (KEEP, HistorySettings(keep=None, max_records=1)):
+            with pytest.raises(StoreError, match="signed with another key"):
+                prune(intruder, limits)
+        with monkeypatch.context() as theirs, intruder.transaction() as statements:
+            theirs.setattr(chain, "_require_intact_end", lambda _: None)
+            [(digest,)] = statements.run("SELECT digest FROM sg_audit WHERE number = 4")
+            chain.append(statements, chain.PRUNED, world.now, {"through": 4, "digest": digest, "rows": {}})
+            statements.run("DELETE FROM sg_audit WHERE number <= 4")
+        intruder.close()
+        assert "record 1 is missing: record 5 stands in its place" in problems(world)
+
+
+def test_a_chain_that_was_signed_later_is_pruned_from_its_beginning(tmp_path: Path) -> None:
+    with World(lambda: SqliteDatabase(tmp_path / "history.db")) as before:
+        ago(before, 100)
+        before.gate().check(call("drop"))
+        then = before.now
+    with keyed(tmp_path) as world:
+        with world.database.transaction() as statements:
+            audit.sign(statements, then)
+        ago(world, 0)
+        world.gate().check(call("drop", {"n": 2}, session="young"))
+        assert prune(world.database, KEEP)["sg_audit"] == 3
+        assert problems(world) == ""
 
 
 def test_another_key_is_said(tmp_path: Path) -> None:
