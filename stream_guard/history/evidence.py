@@ -45,7 +45,7 @@ class EvidenceWriter:
         self._period = period
         self.counts: Counter[str] = Counter()
         self.missing: set[str] = set()  # versions of policies that the history does not have
-        self.pruned = 0  # the latest record that was pruned, where the period had records before it
+        self.pruned = 0  # the latest record that was pruned, where it was of the period or later
         self.head = chain.START
 
     def lines(self, exported: float) -> Iterator[bytes]:
@@ -100,14 +100,13 @@ class EvidenceWriter:
 
     def _range(self) -> tuple[int, int]:
         """Return the first and the last record of the period: the chain between them is whole, whatever clocks said."""
-        first, last, begin = 1, 0, None
+        first, last = 1, 0
         for number, _, text in chain.chain_rows(self._database):
-            time = float(chain.record_of(text).get("time", 0.0))
-            begin = begin or (number, time)
-            if self._period.covers(time):
+            record = chain.record_of(text)
+            if record.get("what") == chain.PRUNED and record["until"] >= self._period.since:
+                self.pruned = record["through"]
+            if self._period.covers(float(record.get("time", 0.0))):
                 first, last = (number if not last else first), number
-        if begin is not None and begin[0] > 1 and begin[1] > self._period.since:
-            self.pruned = begin[0] - 1
         return first, last
 
     def _findings(self) -> Iterator[dict[str, Json]]:

@@ -180,7 +180,7 @@ def _prune_audit(statements: Statements, cut: Cut) -> Counter[str]:
             gone += _delete(statements, selected)
         # Before the first record is gone: nothing is appended to a chain whose end is not intact.
         rows = {table: number for table, number in sorted(gone.items()) if number}
-        pruned = {"through": last.head.number, "digest": last.head.digest, "rows": rows}
+        pruned = {"through": last.head.number, "digest": last.head.digest, "until": last.time, "rows": rows}
         chain.append(statements, PRUNED, cut.now, pruned)
         statements.run("DELETE FROM sg_audit WHERE number <= ?", last.head.number)
     return gone
