@@ -127,8 +127,9 @@ def active(database: Database, now: float, tenant: str = "") -> list[Bypass]:
         return [bypass for bypass in _open(statements, now) if tenant in ("", bypass.tenant)]
 
 
-def state_at(statements: Statements, name: str, record: dict[str, Any]) -> RowState:
-    """Return what the row of a bypass is beside a record about it."""
+def state_at(statements: Statements, name: str, record: dict[str, Any], before: float) -> RowState:
+    """Return what the row of a bypass is beside a record about it; it counts until it ends."""
+    del before
     rows = statements.run("SELECT id, expires, body FROM sg_bypasses WHERE id = ?", name)
     bypass = _bypass(rows[0]) if rows else None
     if bypass is not None and bypass.record > record["number"]:

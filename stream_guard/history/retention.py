@@ -72,7 +72,7 @@ def cut_of(database: Database, limits: HistorySettings) -> Cut:
     """Return what may be pruned now."""
     now = database.time()
     [(waiting,)] = database.read(
-        "SELECT min(opened) FROM sg_reviews WHERE status IN ('open', 'approved') AND kind = 'anomaly_review'"
+        "SELECT min(opened) FROM sg_reviews WHERE status IN ('open', 'approved') AND expires > ?", now
     )
     [(last,)] = database.read("SELECT max(number) FROM sg_audit")
     return Cut(
@@ -197,7 +197,7 @@ def _due(statements: Statements, cut: Cut, after: int = 0) -> Iterator[_Due]:
         if not known or record.get("number") != number or before not in ("", record.get("previous")):
             raise _damage(f"record {number} was changed, or signed with another key")
         before = digest
-        yield _row_of(statements, record, _Due(Head(number, digest), float(record["time"])))
+        yield _row_of(statements, record, _Due(Head(number, digest), float(record["time"])), cut)
 
 
 def _through(statements: Statements, cut: Cut, after: int) -> int:
@@ -217,7 +217,7 @@ def _through(statements: Statements, cut: Cut, after: int) -> int:
     return last
 
 
-def _row_of(statements: Statements, record: dict[str, Any], due: _Due) -> _Due:
+def _row_of(statements: Statements, record: dict[str, Any], due: _Due, cut: Cut) -> _Due:
     """Return with a record the row that it is the latest about, if it is."""
     about, _, what = str(record.get("what")).partition("_")
     name, number = str(record.get(about)), due.head.number
@@ -225,7 +225,7 @@ def _row_of(statements: Statements, record: dict[str, Any], due: _Due) -> _Due:
         return due._replace(about=about, row=name)
     if about not in _SEALED:
         return due
-    state = _SEALED[about].state_at(statements, name, record)
+    state = _SEALED[about].state_at(statements, name, record, cut.before)
     if state == "changed":
         raise _damage(f"the row of {about} {name} is not what record {number} says")
     return due if state == "later" else due._replace(about=about, row=name, counts=state == "counts")

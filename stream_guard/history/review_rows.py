@@ -153,8 +153,8 @@ def is_genuine(statements: Statements, row: Row) -> bool:
     return bool(about_reviews) and matches_old_record(row, about_reviews[-1])
 
 
-def state_at(statements: Statements, name: str, record: dict[str, Any]) -> RowState:
-    """Return what the row of a review is beside a record about it."""
+def state_at(statements: Statements, name: str, record: dict[str, Any], before: float) -> RowState:
+    """Return what the row of a review is beside a record about it. A person's no counts until it is from before."""
     rows = statements.run(f"SELECT {_COLUMNS} FROM sg_reviews WHERE id = ?", name)  # noqa: S608  # no value is in it
     review = _review(rows[0]) if rows else None
     if review is None or not review.record:  # of before rows were sealed: it is sealed now
@@ -163,7 +163,8 @@ def state_at(statements: Statements, name: str, record: dict[str, Any]) -> RowSt
         return "later"
     if record.get(SEAL) != seal_of(TABLE, name, rows[0]):
         return "changed"
-    return "counts" if review.status in ("open", "approved") else "over"
+    is_no = review.status == "rejected" and (review.decided or review.opened) >= before
+    return "counts" if is_no or review.status in ("open", "approved") else "over"
 
 
 def seal_anew(statements: Statements, name: str, now: float) -> None:

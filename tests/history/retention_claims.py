@@ -261,6 +261,39 @@ def record_of_the_future_alone_is_no_old_one(world: World) -> None:
     assert not prune(world.database, HistorySettings(keep=3600, max_records=1))
 
 
+def no_of_a_person_is_not_pushed_out(world: World) -> None:
+    ago(world, 2)
+    gate = world.gate()
+    asked = call("pay", {"amount": 20})
+    review = review_of(gate.check(asked))
+    gate.reviews.reject(review, by="bob", note="too much")
+    for number in range(20):
+        gate.check(call("drop", {"n": number}, event_id=f"d{number}"))
+    ago(world, 0)
+    for _ in range(2):
+        prune(world.database, HistorySettings(keep=30 * DAY, max_records=3))
+        assert audit.verify(world.database).problems == ()
+        refused = world.gate().check(asked)
+        assert (refused.action, refused.reason) == (Action.BLOCK, "rejected by bob: too much")
+
+
+def review_that_nobody_looked_at_in_its_time_holds_nothing_up(world: World) -> None:
+    ago(world, 100)
+    gate = world.gate()
+    asked = call("pay", {"amount": 20}, call_id="c1", event_id="e1")
+    first = review_of(gate.check(asked))
+    for number in range(5):
+        gate.check(call("drop", {"n": number}, event_id=f"d{number}"))
+    ago(world, 0)
+    assert prune(world.database, KEEP)["sg_rulings"] == 6
+    assert audit.verify(world.database).problems == ()
+    again = gate.check(asked)
+    assert (again.action, review_of(again) == first) == (Action.PAUSE, False)
+    known = gate.reviews.get(first)
+    assert (known and known.status) == "expired"
+    assert audit.verify(world.database).problems == ()
+
+
 def heads_from_before_are_told_from_heads_that_still_show_something(world: World) -> None:
     ago(world, 100)
     gate = world.gate()
@@ -474,6 +507,8 @@ RETENTION_CLAIMS: tuple[Callable[[World], None], ...] = (
     bypass_counts_until_it_ends,
     ended_session_stays_refused_as_long_as_it_tries,
     number_of_records_has_a_limit_that_spares_what_is_young_and_what_counts,
+    no_of_a_person_is_not_pushed_out,
+    review_that_nobody_looked_at_in_its_time_holds_nothing_up,
     stamps_of_a_clock_that_was_wrong_neither_keep_nor_take_anything,
     record_of_the_future_alone_is_no_old_one,
     heads_from_before_are_told_from_heads_that_still_show_something,

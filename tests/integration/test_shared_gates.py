@@ -265,8 +265,8 @@ def test_rows_of_ended_sessions_go_when_nobody_has_tried_for_their_time(
     aged = "UPDATE sg_gate_states SET deadline = deadline - 100000 WHERE blob = 'enough'"
     with ExitStack() as opened:
         database = opened.enter_context(psycopg.connect(postgres.address, autocommit=True))
-        database.execute("DELETE FROM sg_gate_states WHERE blob = 'enough'")
         first, second = ending(postgres, opened, 50_000.0)
+        database.execute("DELETE FROM sg_gate_states WHERE blob = 'enough'")
         for number in range(3):
             first.check(tool("stop", f"over {number}", number))
         monkeypatch.setattr("stream_guard.storage.shared._PURGE_EVERY", 1)
