@@ -41,7 +41,6 @@ _OLD_QUESTION: Final = (
     "opened < ? AND state NOT IN ('open', 'claimed') AND NOT EXISTS "
     "(SELECT 1 FROM sg_waiting WHERE sg_waiting.inquiry = sg_inquiries.id AND sg_waiting.state = 'waiting')"
 )
-_OLD_POLICY: Final = "number < (SELECT max(number) FROM sg_policies WHERE since <= ?)"  # it was replaced by then
 # By the word that a record about one begins with, which is also where it has the id.
 _SEALED: Final = {"review": review_rows, "bypass": bypasses}
 _TABLES: Final = {"review": "sg_reviews", "bypass": "sg_bypasses", "incident": "sg_incidents"}
@@ -114,7 +113,8 @@ def would_prune(database: Database, limits: HistorySettings) -> Counter[str]:
                 found["sg_timeline"] += int(entries)
         last = page[-1]
     [(first,)] = database.read("SELECT min(number) FROM sg_audit WHERE number > ?", last.head.number)
-    for table, _, where, values in (*_with_records(last), *_of_age(cut, int(first or last.head.number + 1))):
+    by_age = _of_age(cut, int(first or last.head.number + 1))
+    for table, _, where, values in (_policies_of(last.time), *by_age):
         [(number,)] = database.read(f"SELECT count(*) FROM {table} WHERE {where}", *values)  # noqa: S608  # constants
         found[table] += int(number)
     for key in _old_sessions(reading, cut):
@@ -176,8 +176,9 @@ def _prune_audit(statements: Statements, cut: Cut) -> Counter[str]:
         gone["sg_audit"] += 1
         last = due
     if last is not None:
-        for selected in _with_records(last):
-            gone += _delete(statements, selected)
+        # Those of the first records first: what let an attempt through goes with the record that seals it.
+        gone += _delete(statements, _rulings_of(last.head.number), "record")
+        gone += _delete(statements, _policies_of(last.time), "number")
         # Before the first record is gone: nothing is appended to a chain whose end is not intact.
         rows = {table: number for table, number in sorted(gone.items()) if number}
         pruned = {"through": last.head.number, "digest": last.head.digest, "until": last.time, "rows": rows}
@@ -235,17 +236,19 @@ def _damage(what: str) -> StoreError:
     return StoreError(f"{what}: nothing is pruned, as it is evidence; run: stream-guard audit verify")
 
 
-def _with_records(last: _Due) -> tuple[_Selected, ...]:
-    """Return the rows that go with the records up to this one, though none of them is about a single row."""
-    return (
-        ("sg_rulings", "attempt", "record <= ?", (last.head.number,)),
-        ("sg_policies", "number", _OLD_POLICY, (last.time,)),
-    )
+def _rulings_of(number: int) -> _Selected:
+    return "sg_rulings", "attempt", "record <= ?", (number,)
+
+
+def _policies_of(time: float) -> _Selected:
+    """Return the policies that had been replaced by then."""
+    return "sg_policies", "number", "number < (SELECT max(number) FROM sg_policies WHERE since <= ?)", (time,)
 
 
 def _of_age(cut: Cut, first: int) -> tuple[_Selected, ...]:
     """Return the rows that go by their age; ``first`` is the first record that stays."""
     return (
+        _rulings_of(first - 1),
         ("sg_ended", "session", "noted < ? AND record < ?", (cut.before, first)),
         (
             "sg_waiting",
@@ -264,20 +267,23 @@ def _prune_by_age(statements: Statements, cut: Cut) -> Counter[str]:
     """Prune rows that go by their age, of the first table that has some."""
     [(first,)] = statements.run("SELECT min(number) FROM sg_audit")
     for selected in _of_age(cut, int(first or 0)):
-        if gone := _delete(statements, selected):
+        if gone := _delete(statements, selected, selected[1]):
             return gone
     return Counter()
 
 
-def _delete(statements: Statements, selected: _Selected) -> Counter[str]:
-    """Delete some of the rows that go, by their keys: who else writes does not wait for all of them."""
+def _delete(statements: Statements, selected: _Selected, order: str) -> Counter[str]:
+    """Delete the first of the rows that go, by their keys: who else writes does not wait for all of them."""
     table, key, where, values = selected
-    keys = statements.run(f"SELECT {key} FROM {table} WHERE {where} LIMIT ?", *values, _ROWS)  # noqa: S608  # constants
+    gone = Counter[str]()
+    keys = statements.run(f"SELECT {key} FROM {table} WHERE {where} ORDER BY {order} LIMIT ?", *values, _ROWS)  # noqa: S608  # constants
     for begin in range(0, len(keys), _TOGETHER):
         some = [found for (found,) in keys[begin : begin + _TOGETHER]]
-        marks = ", ".join("?" * len(some))
-        statements.run(f"DELETE FROM {table} WHERE {key} IN ({marks}) AND {where}", *some, *values)  # noqa: S608  # constants
-    return Counter({table: len(keys)} if keys else {})
+        chosen = f"{key} IN ({', '.join('?' * len(some))}) AND {where}"
+        [(number,)] = statements.run(f"SELECT count(*) FROM {table} WHERE {chosen}", *some, *values)  # noqa: S608  # constants
+        statements.run(f"DELETE FROM {table} WHERE {chosen}", *some, *values)  # noqa: S608  # constants
+        gone[table] += int(number)
+    return gone
 
 
 def _old_sessions(statements: Statements, cut: Cut) -> Iterator[str]:

@@ -7,6 +7,7 @@ waits, one that was approved, a session that was ended; from version 2 on also a
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from stream_guard.errors import StoreError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.reviews import Reviews
-from stream_guard.history import audit, incidents
+from stream_guard.history import audit, incidents, retention
 from stream_guard.history.alert_rows import AlertFilter, page
 from stream_guard.history.database import VERSION, SqliteDatabase, Statements
 from stream_guard.history.migrations import STEPS
@@ -23,6 +24,7 @@ from stream_guard.history.opening import open_database
 from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
+from stream_guard.settings import HistorySettings
 
 STORED = Path(__file__).parents[2] / "golden" / "stored"
 POLICY = """
@@ -143,3 +145,21 @@ def test_a_version_without_steps_is_refused_and_not_changed(old: Path, version: 
     with pytest.raises(StoreError, match=f"a history of version {version}, this is version {VERSION}; use the"):
         open_database(str(old))
     assert contents(old) == before
+
+
+def test_what_came_before_the_records_had_rows_is_pruned_in_the_end(
+    any_old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = open_database(str(any_old))
+    monkeypatch.setattr(retention, "_ROWS", 2)
+    assert retention.prune(database, HistorySettings(keep=30 * 86_400.0))["sg_audit"]
+    assert audit.verify(database).problems == ()
+    left = {review.session_id for review in Reviews(database, clock=lambda: NOW).listing("open")}
+    assert left == {"s1"}, "it waits, for a person who was away"
+    assert [incident.status for incident in incidents.listing(database)] != []
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 400 * 86_400.0)
+    retention.prune(database, HistorySettings())
+    assert audit.verify(database).problems == ()
+    assert database.read("SELECT count(*) FROM sg_rulings") == [(0,)]
+    database.close()
