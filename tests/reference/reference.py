@@ -287,7 +287,7 @@ class Reference:
             self.met["new part"] += 1
             for spec in self.policy.rules:
                 if spec.scope == "part":
-                    self._end_rule(spec, session, session.clock, ("part", session.part))
+                    self._end_rule(spec, session, session.clock)
             session.slots = [slot for slot in session.slots if slot.spec.scope != "part"]
             session.part, session.part_has_acts = session.part + 1, False
         session.part_has_acts = session.part_has_acts or isinstance(event, sg.Turn | sg.ToolCall)
