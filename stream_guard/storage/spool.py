@@ -7,8 +7,10 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from secrets import token_hex
 from threading import Condition, Thread
 from typing import Final, NamedTuple
 
@@ -17,7 +19,8 @@ from stream_guard.errors import StoreError
 _HEADER: Final = struct.Struct(">IIB")  # size of the body, its checksum, its sort
 _SUFFIX: Final = ".spool"
 _SEGMENT: Final = 64 << 20
-_LOCK: Final = "lock"
+_LOCK: Final = "lock"  # holds the name of the spool
+_NAME: Final = 32  # characters
 
 
 class SpoolRefusal(Exception):  # noqa: N818  (becomes an answer; no error of the spool)
@@ -75,13 +78,19 @@ class Spool:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            starts = self._starts()
-            self._file = self._open(starts[-1] if starts else 0)
-        except BlockingIOError as error:
-            raise StoreError(f"{folder}: another process has this spool open; give each its own") from error
         except OSError as error:
             raise StoreError(f"{folder}: the spool cannot be opened: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self.name = self._read_name()
+            starts = self._starts()
+            self._file, self._start, self._end = self._open(starts[-1] if starts else 0)
+        except OSError as error:
+            os.close(self._lock)
+            if isinstance(error, BlockingIOError):
+                raise StoreError(f"{folder}: another process has this spool open; give each its own") from error
+            raise StoreError(f"{folder}: the spool cannot be opened: {error.strerror}") from error
+        self._is_torn = False  # the file may end with what was written in vain
         self.first = starts[0] if starts else 0  # the oldest position that is kept
         self._writer = Thread(target=self._write_all, name="stream_guard-spool", daemon=True)
         self._writer.start()
@@ -175,39 +184,63 @@ class Spool:
         """Write a batch and flush it; return what is wrong, or an empty text. What was written in vain is cut off."""
         data = b"".join(addition.frame for addition in batch)
         try:
+            self._cut_off()
             if self._end - self._start >= self._segment:
-                os.close(self._file)
-                self._file = self._open(self._end)
+                opened, full = self._open(self._end), self._file
+                self._file, self._start, self._end = opened
+                os.close(full)
+            self._is_torn = True
             view = memoryview(data)
             while view:
                 view = view[os.write(self._file, view) :]
             self._flush(self._file)
         except OSError as error:
-            os.ftruncate(self._file, self._end - self._start)
-            os.lseek(self._file, 0, os.SEEK_END)
+            with suppress(OSError):  # else it is cut off before the next write
+                self._cut_off()
             return f"the disk does not take it: {error.strerror}"
+        self._is_torn = False
         self._end += len(data)
         return ""
 
-    def _open(self, start: int) -> int:
-        """Open the file that begins at a position, and cut off what is not a whole record at its end."""
+    def _cut_off(self) -> None:
+        """Cut off what was written in vain."""
+        if self._is_torn:
+            os.ftruncate(self._file, self._end - self._start)
+            os.lseek(self._file, 0, os.SEEK_END)
+            self._is_torn = False
+
+    def _open(self, start: int) -> tuple[int, int, int]:
+        """Open the file that begins at a position, and cut off what is not a whole record at its end.
+
+        Returns it with the positions of its begin and its end.
+        """
         path = self._path(start)
-        is_new = not path.exists()
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        if is_new:
+        try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(folder)  # else the name of the file may not survive a crash
             finally:
                 os.close(folder)
-        with path.open("rb") as written:
-            size = 0
-            while (header := written.read(_HEADER.size)) and (found := _body_of(header, written.read)) is not None:
-                size += _HEADER.size + len(found[1])
-        os.ftruncate(file, size)
-        os.lseek(file, 0, os.SEEK_END)
-        self._start, self._end = start, start + size
-        return file
+            with path.open("rb") as written:
+                size = 0
+                while (header := written.read(_HEADER.size)) and (found := _body_of(header, written.read)) is not None:
+                    size += _HEADER.size + len(found[1])
+            os.ftruncate(file, size)
+            os.lseek(file, 0, os.SEEK_END)
+        except OSError:
+            os.close(file)
+            raise
+        return file, start, start + size
+
+    def _read_name(self) -> str:
+        """Return what tells this spool from any other; whoever opens it first draws it."""
+        name = os.pread(self._lock, _NAME, 0)
+        if len(name) < _NAME:
+            name = token_hex(_NAME // 2).encode()
+            os.pwrite(self._lock, name, 0)
+            os.fsync(self._lock)
+        return name.decode("ascii", "replace")
 
     def _path(self, start: int) -> Path:
         return self._folder / f"{start:020d}{_SUFFIX}"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -143,3 +147,90 @@ def test_two_processes_cannot_share_a_spool(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="another process"):
         Spool(tmp_path)
     spool.close()
+
+
+def test_without_free_file_numbers_the_spool_refuses_and_goes_on_afterwards(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", segment=100, patience=30)
+    spool.add(b"x" * 200)
+    with no_file_numbers(), pytest.raises(SpoolRefusal, match="Too many open"):
+        spool.add(b"y" * 200)
+    spool.add(b"z" * 200)
+    assert bodies(spool) == [b"x" * 200, b"z" * 200]
+    spool.close()
+    again = Spool(tmp_path / "spool")
+    assert bodies(again) == [b"x" * 200, b"z" * 200]
+    again.close()
+
+
+def test_a_file_that_gets_a_number_of_the_spool_is_not_touched(tmp_path: Path, monkeypatch: Any) -> None:
+    """Another thread opens a file whenever the spool gives a number back, and the spool may open none."""
+    other, taken, close, opens = tmp_path / "alerts.jsonl", list[int](), os.close, os.open
+    other.write_bytes(b"an alert that was delivered\n" * 100)
+    spool = Spool(tmp_path / "spool", segment=100, patience=30)
+    spool.add(b"x" * 200)
+
+    def close_and_lose(file: int) -> None:
+        close(file)
+        taken.append(opens(other, os.O_RDWR | os.O_APPEND))
+
+    def open_nothing(path: Any, *how: Any) -> int:
+        raise OSError(24, f"Too many open files: {path}, {how}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "close", close_and_lose)
+        patched.setattr(os, "open", open_nothing)
+        for _ in range(2):
+            with pytest.raises(SpoolRefusal, match="Too many open"):
+                spool.add(b"y" * 200)
+    spool.add(b"z" * 200)
+    assert bodies(spool) == [b"x" * 200, b"z" * 200]
+    assert other.stat().st_size == 2800
+    spool.close()
+    for file in taken:
+        close(file)
+
+
+@contextmanager
+def no_file_numbers() -> Iterator[None]:
+    """Use up the numbers that this process may give to files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = [os.open(os.devnull, os.O_RDWR)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files[0], 64) + 16, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                files.append(os.open(os.devnull, os.O_RDWR))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for file in files:
+            os.close(file)
+
+
+def test_a_disk_that_fails_twice_leaves_nothing_of_what_it_refused(tmp_path: Path, monkeypatch: Any) -> None:
+    failing = [True]
+
+    def flush(file: int) -> None:
+        if failing:
+            raise OSError(5, "Input/output error")
+        os.fsync(file)
+
+    def cut(file: int, size: int) -> None:
+        if failing:
+            raise OSError(5, "Input/output error")
+        really_cut(file, size)
+
+    really_cut = os.ftruncate
+    spool = Spool(tmp_path, flush=flush)
+    monkeypatch.setattr(os, "ftruncate", cut)
+    for _ in range(2):
+        with pytest.raises(SpoolRefusal, match="Input/output"):
+            spool.add(b"lost, and longer than what is kept")
+    failing.clear()
+    spool.add(b"kept")
+    assert bodies(spool) == [b"kept"]
+    spool.close()
+    again = Spool(tmp_path)
+    assert bodies(again) == [b"kept"]
+    assert again.name == spool.name
+    again.close()
