@@ -52,7 +52,7 @@ class Decider:
             return plain
         if len(found) > 1:
             found = self.in_order(found)
-        acted_on = [finding for finding in found if _is_about(attempt, finding)]
+        acted_on = [finding for finding in found if is_about(attempt, finding)]
         open_questions = tuple(
             one.text for one in objections if one.cause == ASKED and not is_answered(self._answers.find(one.text))
         )
@@ -140,7 +140,7 @@ def _passing(spec: RuleSpec, found: str) -> str:
     return f"{found.partition('; to pass: ')[0]}; to pass: {', '.join(change.words for change in spec.changes)}"
 
 
-def _is_about(attempt: ToolCall, finding: Finding) -> bool:
+def is_about(attempt: ToolCall, finding: Finding) -> bool:
     """Whether a finding is about this attempt: not a follow-up, and no deadline that passed just before it."""
     if finding.followup:
         return False

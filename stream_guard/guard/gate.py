@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from threading import Lock
 from typing import Final, TypeAlias
 
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
+from stream_guard.commit import Commit
+from stream_guard.errors import StoreError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import review_notice
-from stream_guard.guard.reviews import Reviews, call_key
+from stream_guard.guard.reviews import Review, Reviews, call_key
 from stream_guard.guard.rulings import Rewriting, Ruling, decision_record
+from stream_guard.guard.untold import UntoldAlert
 from stream_guard.history import audit
 from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements
@@ -30,7 +35,7 @@ from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
-from stream_guard.judge.ports import Answer
+from stream_guard.judge.ports import Answer, Store
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.stored import FRESH
 
@@ -38,7 +43,6 @@ _logger = logging.getLogger(__name__)
 
 PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller that may run it has no gate
 
-_UNSETTLED: Final = 4096  # attempts that were judged while the history could not be written
 # What a settled review makes of the attempt that waited for it.
 _ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
 
@@ -58,16 +62,19 @@ class _Remembered(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()  # digests of what a judge had not answered
 
 
-_Judged: TypeAlias = tuple[Ruling, str, float | None]
-"""The ruling on an attempt, and the id and the time it was judged under."""
+Outgoing: TypeAlias = Callable[[Sequence[Alert]], "Future[None] | None"]
+"""Has alerts on disk for sinks outside, and may return what is done when every other sink has them, too."""
+
+_Judged: TypeAlias = tuple[Ruling, ToolCall]
+"""The ruling on an attempt, and the attempt under the id and the time that it was judged under."""
 
 
 class Gate:
     """Decides on attempts and carries out what follows. Safe to call from many threads.
 
     ``emit`` gets every event as it happens: attempts, decisions and results, each with the time at which it came.
-    Written to a topic, they let the follow-up path judge what the gate judged. ``outgoing`` gets every alert before
-    what it is about is committed: a crash repeats alerts, with the same ids, and loses none.
+    Written to a topic, they let the follow-up path judge what the gate judged. An alert is stored with the states that
+    made it, and told afterwards: a crash, or a history that cannot be written, repeats it, with the same id.
     """
 
     def __init__(
@@ -78,7 +85,7 @@ class Gate:
         guard: Guard | None = None,
         reviews: Reviews | None = None,
         emit: Callable[[Event], None] | None = None,
-        outgoing: Callable[[Sequence[Alert]], None] | None = None,
+        outgoing: Outgoing | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         clock = clock or ReceiverClock()
@@ -88,12 +95,13 @@ class Gate:
         self.reviews = reviews or Reviews(database, clock=clock)
         self.decisions: Counter[Action] = Counter()
         self.outgoing = outgoing or _to_nobody
-        self.reviews.notify = lambda review: self.outgoing([review_notice(review, self.policy)])
+        self.reviews.notify = self._notify
         self._emit = emit or _nowhere
         self._clock = clock
+        self._untold = self.guard.hand_over_alerts()
+        self._commit = Commit(self._tell_left)
         # One attempt at a time: its stored ruling must not change while it is judged.
         self._lock = Lock()
-        self._unsettled: dict[str, _Judged] = {}
 
     def check(self, attempt: ToolCall, *, may_modify: bool = False) -> Ruling:
         """Decide on a tool call before it runs.
@@ -118,27 +126,80 @@ class Gate:
             self.decisions[ruling.action] += 1
             return ruling
 
-    def observe(self, *events: Event) -> list[Alert]:
-        """Fold events that have happened, and store them together.
+    def observe(self, *events: Event, progress: Callable[[Store], None] | None = None) -> list[Alert]:
+        """Fold events that have happened, and store them together; with ``progress``, which puts rows of the caller's.
 
-        Findings become incidents and non-blocking ``anomaly_alert``s.
+        Findings become incidents and non-blocking ``anomaly_alert``s. Returns those of the sessions of the events,
+        also what an earlier try could not tell.
         """
         with self._lock:
             for event in events:
                 if isinstance(event, ToolResult) and event.call_id:
                     self._forget(event)
-            found: list[Finding] = []
-            for findings, recorded in self.guard.receive(events):
-                if recorded is not None:
-                    self._emit(recorded)
-                found += findings
-            return self._follow(found)
+            sessions = {event.session_id for event in events}
+            left = [one.alert for one in self._untold.waiting()]
+            told = self._fold(lambda: self.guard.receive(events, progress))
+            return [alert for alert in (*left, *told) if alert.session_id in sessions]
+
+    def tell_left(self) -> None:
+        """Tell what this gate, or another one, made and could not tell."""
+        with self._lock:
+            self._tell()
+
+    def _fold(self, receive: Callable[[], Sequence[Event]]) -> list[Alert]:
+        """Fold events, and tell what they are found to be."""
+
+        def tell(recorded: Sequence[Event]) -> list[Alert]:
+            for event in recorded:
+                self._emit(event)
+            return self._tell()
+
+        return self._commit.run((), lambda _: receive(), tell)
+
+    def _tell_left(self, _judged: tuple[()]) -> Mapping[str, int]:
+        self._untold.look_around()
+        self._tell()
+        return {}
+
+    def _tell(self) -> list[Alert]:
+        """Tell every alert that is not told yet."""
+        if not self._untold:
+            return []
+        with self.database.transaction() as statements:
+            waiting, sent = self._record(statements)
+        return self._note_told(waiting, sent)
+
+    def _record(self, statements: Statements) -> tuple[tuple[UntoldAlert, ...], Future[None] | None]:
+        """Write down what is not told yet, as incidents, and send it out; a follow-up opens an alert for a person."""
+        waiting, now = self._untold.waiting(), self._clock()
+        sent = self.outgoing([one.alert for one in waiting]) if waiting else None
+        for is_followup, reviews in ((False, None), (True, self.reviews)):
+            alerts = [one.alert for one in waiting if one.is_followup is is_followup]
+            if alerts:
+                record_findings(statements, alerts, now, reviews)
+        return waiting, sent
+
+    def _note_told(self, waiting: tuple[UntoldAlert, ...], sent: Future[None] | None) -> list[Alert]:
+        self._untold.note_recorded(waiting)
+
+        def note(done: Future[None] | None) -> None:
+            if done is None or done.exception() is None:
+                self._untold.note_told(waiting)
+                with suppress(StoreError):  # else their rows go with a later commit
+                    self.guard.forget_told()
+
+        if waiting and sent is not None:
+            sent.add_done_callback(note)
+        elif waiting:
+            note(None)
+        return [one.alert for one in waiting]
 
     def tell(self, answered: Sequence[tuple[Finding, Answer | None]]) -> None:
         """Follow up what waited for a judge, now that there is an answer, or none will come."""
         found = [found for finding, answer in answered if (found := self.guard.settle(finding, answer)) is not None]
         with self._lock:
-            self._follow(found)
+            self._untold.hold(alerts_of(found, self.policy.version))
+            self._tell()
 
     def action_of(self, alerts: Sequence[Alert]) -> Action:
         """Return the strictest action of the rules that found something, for a caller that may still hold it up."""
@@ -169,13 +230,6 @@ class Gate:
             record = {**decision_record(attempt, ruling), "judged": False}
             audit.append(statements, "decision", self._clock(), record)
 
-    def _follow(self, found: Sequence[Finding]) -> list[Alert]:
-        alerts = alerts_of(found, self.policy.version)
-        if alerts:
-            with self.database.transaction() as statements:
-                self._record(statements, alerts, follow_up=True)
-        return alerts
-
     def _rule(self, attempt: ToolCall, rewriting: Rewriting | None = None) -> Ruling:
         told, attempt = attempt, read_attempt(attempt)
         key = self._key(attempt)
@@ -186,47 +240,44 @@ class Gate:
             known = None
         if known is not None:
             return self._repeat(msgspec.structs.replace(attempt, time=self._clock()), key, known, rewriting)
-        # Judged before, when the history could not be written: its findings are not lost.
-        ruling, event_id, time = self._unsettled.get(key) or self._judge(told, attempt)
-        attempt = msgspec.structs.replace(attempt, event_id=event_id, time=time)
-        if ended is not None:
-            reason = f"the session was ended: {ended.reason}"
-            ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
-        # Every answer but the plain one, an allow that all rules agree to, is in the audit.
-        if ruling.action is not Action.ALLOW or ruling.rule_ids or not ruling.judged or rewriting is not None:
-            if key:
-                self._unsettled[key] = (ruling, event_id, time)
-                while len(self._unsettled) > _UNSETTLED:
-                    del self._unsettled[next(iter(self._unsettled))]
-            ruling = self._carry_out(attempt, key, ruling, rewriting)
-            self._unsettled.pop(key, None)
-        elif ruling.alerts:
-            self.outgoing(ruling.alerts)
-        self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
-        return ruling
+        return self._commit.run(
+            (),
+            lambda _: self._judge(told, attempt),
+            lambda judged: self._answer(key, ended, *judged, rewriting),
+        )
 
     def _judge(self, told: ToolCall, attempt: ToolCall) -> _Judged:
         decision, judged, _ = self.guard.judge(attempt)
         # The arguments as they came: whoever reads them reads them again. The id only where it is the caller's.
         event_id = "" if _is_derived(judged.event_id) else judged.event_id
         self._emit(msgspec.structs.replace(told, event_id=event_id, time=judged.time, asked=True))
-        later = alerts_of(decision.followup, self.policy.version)
-        if later:
-            with self.database.transaction() as statements:
-                self._record(statements, later, follow_up=True)
-        alerts = tuple(alerts_of(decision.findings, self.policy.version))
         ruling = Ruling(
             action=decision.action,
             reason=decision.reason,
             policy_version=self.policy.version,
-            alerts=alerts,
+            alerts=tuple(alerts_of(decision.findings, self.policy.version)),
             checked=decision.checked,
             rule_ids=decision.rule_ids,
             rules=decision.rules,
             advice=decision.advice,
             asked=decision.asked,
         )
-        return ruling, judged.event_id, judged.time
+        return ruling, msgspec.structs.replace(attempt, event_id=judged.event_id, time=judged.time)
+
+    def _answer(
+        self, key: str, ended: _Remembered | None, ruling: Ruling, attempt: ToolCall, rewriting: Rewriting | None
+    ) -> Ruling:
+        """Carry out what was judged, and tell of it."""
+        if ended is not None:
+            reason = f"the session was ended: {ended.reason}"
+            ruling = msgspec.structs.replace(ruling, action=Action.TERMINATE_SESSION, reason=reason)
+        # Every answer but the plain one, an allow that all rules agree to, is in the audit.
+        if ruling.action is not Action.ALLOW or ruling.rule_ids or not ruling.judged or rewriting is not None:
+            ruling = self._carry_out(attempt, key, ruling, rewriting)
+        else:
+            self._tell()
+        self._publish(attempt, ruling, guard_knows=ruling.review is None or ruling.action is Action.PAUSE)
+        return ruling
 
     def _reopen(self, attempt: ToolCall, key: str) -> None:
         """Forget an answer that was given before a judge's: the attempt is judged anew, with what the judge said."""
@@ -239,7 +290,7 @@ class Gate:
         # An approval that is used up here, or a session that ends, stays so after a power failure.
         final = ruling.action in (Action.PAUSE, Action.TERMINATE_SESSION)
         with self.database.transaction(durable=final) as statements:
-            self._record(statements, ruling.alerts, follow_up=False)
+            waiting, sent = self._record(statements)
             remembered = _Remembered(
                 ruling.action,
                 ruling.reason,
@@ -272,6 +323,7 @@ class Gate:
                 )
             record = decision_record(attempt, ruling, rewriting)
             audit.append(statements, "decision", self._clock(), record)
+        self._note_told(waiting, sent)
         return ruling
 
     def _repeat(self, attempt: ToolCall, key: str, known: _Remembered, rewriting: Rewriting | None) -> Ruling:
@@ -319,18 +371,15 @@ class Gate:
             reason = f"{word} by {review.by}{f': {review.note}' if review.note else ''}"
         return msgspec.structs.replace(ruling, action=action, reason=reason, review=review)
 
+    def _notify(self, review: Review) -> None:
+        self.outgoing([review_notice(review, self.policy)])
+
     def _publish(self, attempt: ToolCall, ruling: Ruling, *, guard_knows: bool) -> None:
         """Emit the decision; fold it into the rules' states where the guard has not done so."""
         decision = decision_event(attempt, ruling.action, [alert.rule_id for alert in ruling.alerts])
         self._emit(decision)
         if not guard_knows:
-            self._follow(self.guard.note_answer(decision))
-
-    def _record(self, statements: Statements, alerts: Sequence[Alert], *, follow_up: bool) -> None:
-        """Send findings out, and group them into incidents; a follow-up incident opens an alert for a person."""
-        if alerts:
-            self.outgoing(alerts)
-        record_findings(statements, alerts, self._clock(), self.reviews if follow_up else None)
+            self._fold(lambda: self.guard.note_answer(decision))
 
     def _remembered(self, key: str, attempt: ToolCall) -> _Remembered | None:
         rows = self.database.read("SELECT attempt, call, body FROM sg_rulings WHERE attempt = ?", key) if key else []
@@ -369,7 +418,7 @@ class Gate:
                 statements.run("DELETE FROM sg_rulings WHERE call = ?", call)
 
 
-def _to_nobody(alerts: Sequence[Alert]) -> None:
+def _to_nobody(_alerts: Sequence[Alert]) -> None:
     """Drop the alerts: they are in the history."""
 
 

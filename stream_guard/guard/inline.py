@@ -10,18 +10,20 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from stream_guard.alerting.delivery import alerts_of
 from stream_guard.guard.clocks import ReceiverClock
-from stream_guard.guard.decisions import Decider, decision_event
+from stream_guard.guard.decisions import Decider, decision_event, is_about
 from stream_guard.guard.ended import KEPT, EndedSessions
 from stream_guard.guard.obligations import EndPreview
 from stream_guard.guard.rewriting import Rewriter, Rewritten
+from stream_guard.guard.untold import UntoldAlerts
 from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import is_answered
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.kept import NO_LIMIT
 from stream_guard.judge.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
-from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers
+from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers, Store
 from stream_guard.judge.ports import Answer as JudgeAnswer
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.stored import OpenCall
@@ -94,30 +96,45 @@ class Guard:
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
         self._looked_through = -inf  # when the rows that are not in memory were last asked how old they are
+        self.untold: UntoldAlerts | None = None  # of a guard whose alerts a gate tells
 
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
         return self._kept((event,), lambda: self._feed(self._stamp(event)))
 
-    def receive(self, events: Sequence[Event]) -> list[tuple[list[Finding], Event | None]]:
-        """Fold events as ``observe`` does, and store them together.
+    def hand_over_alerts(self) -> UntoldAlerts:
+        """Return the alerts that are not told yet; from now on every alert is one of them, in the same commit."""
+        self.untold = UntoldAlerts(self._store if self._is_kept else None)
+        return self.untold
 
-        Returns for each also the event as it is to be recorded, None for a redelivery.
+    def receive(self, events: Sequence[Event], progress: Callable[[Store], None] | None = None) -> list[Event]:
+        """Fold events as ``observe`` does, and store them together; return those to record: no redelivery is one.
+
+        ``progress`` puts rows of the caller's into the store, in the same commit.
         """
-        return self._kept(events, lambda: [self._receive(event) for event in events])
 
-    def _receive(self, event: Event) -> tuple[list[Finding], Event | None]:
+        def receive() -> list[Event]:
+            recorded = [stamped for event in events if (stamped := self._receive(event)) is not None]
+            if progress is not None:
+                progress(self._store)
+            return recorded
+
+        return self._kept(events, receive)
+
+    def _receive(self, event: Event) -> Event | None:
         stamped = self._stamp(event)
-        recorded = None if self._table.has_seen(stamped) else stamped
-        return self._feed(stamped), recorded
+        is_known = self._table.has_seen(stamped)
+        self._feed(stamped)
+        return None if is_known else stamped
 
-    def note_answer(self, decision: GateDecision) -> list[Finding]:
+    def note_answer(self, decision: GateDecision) -> tuple[()]:
         """Fold what was answered to a question where that is another answer than this guard gave."""
 
-        def feed() -> list[Finding]:
+        def feed() -> tuple[()]:
             stamped = self._stamp(decision)
             self._table.note_answer(stamped)
-            return self._feed(stamped)
+            self._feed(stamped)
+            return ()
 
         return self._kept((decision,), feed)
 
@@ -127,7 +144,8 @@ class Guard:
         with self._lock:
             self._table.end_all(found)
             self._hand_on(found)
-            self._save()
+            self._table.commit()
+            self._store.commit({})
         return found
 
     def open_obligations(self, session_id: str) -> list[Finding]:
@@ -203,14 +221,14 @@ class Guard:
             self._preview = None
             self._listed.clear()
 
-    def commit(self) -> None:
-        """Write every session to the store."""
-        with self._lock:
-            self._save()
+    def forget_told(self) -> None:
+        """Drop the rows of alerts that were told, where other processes would tell them again."""
+        if self._is_shared:
+            self.commit()
 
-    def _save(self) -> None:
-        self._table.commit()
-        self._store.commit({})
+    def commit(self) -> None:
+        """Write every session to the store; what was told goes out of it."""
+        self._kept((), _nothing)
 
     def _kept(self, events: Sequence[Event], work: Callable[[], Answer], *others: str) -> Answer:
         """Do some work on events and other rows, and return when what it changed is stored, where there is a store."""
@@ -221,12 +239,17 @@ class Guard:
             def saved() -> Answer:
                 if self._is_shared:  # others may have changed what was in memory, and a try that failed left it there
                     self._table.drop_memory()
+                if self.untold is not None:
+                    self.untold.begin()
                 found = work()
                 self._table.commit()
                 return found
 
             rows = [row for event in events for row in self._table.rows_of(event)] if self._is_shared else ()
-            return self._store.together((*rows, *others), saved)
+            found = self._store.together((*rows, *others), saved)
+            if self.untold is not None:
+                self.untold.end()
+            return found
 
     def _stamp(self, event: Stamped) -> Stamped:
         """Return an event with the time at which it came. A stamp that is far ahead of it is counted."""
@@ -246,6 +269,8 @@ class Guard:
         self._tidy()
         if counted.asked_again:
             attempt = replace(attempt, time=call.since)  # recorded again, it is what was recorded then
+        if found:
+            self._hold_untold(attempt, found)
         if counted.is_repeat:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:
@@ -290,10 +315,18 @@ class Guard:
         call.refused = decision.action is not _ALLOW
         self._table.feed_now(decision_event(attempt, decision.action, decision.rule_ids), [])
 
+    def _hold_untold(self, attempt: ToolCall | None, found: Sequence[Finding]) -> None:
+        """Have the alerts of new findings told by the gate; those about an attempt are part of its answer."""
+        if self.untold is not None:
+            for finding in found:
+                is_followup = attempt is None or not is_about(attempt, finding)
+                self.untold.add(alerts_of((finding,), self._policy.version), is_followup=is_followup)
+
     def _feed(self, event: Event) -> list[Finding]:
         found: list[Finding] = []
         self._table.feed(event, found)
         self._hand_on(found)
+        self._hold_untold(None, found)
         self._list(found)
         self._tidy()
         return found
@@ -325,6 +358,10 @@ class Guard:
             self._looked_through = now if is_due else self._looked_through
         self._table.make_room()
         self._untidied = 0
+
+
+def _nothing() -> None:
+    """Change nothing."""
 
 
 def _nobody(asked: Sequence[Finding]) -> Sequence[Finding]:

@@ -14,7 +14,7 @@ from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.ports import DECODER_ROWS, ENDED_ROWS, CommittingStore, Store
+from stream_guard.judge.ports import NO_SESSIONS, CommittingStore, Store
 from stream_guard.judge.rows import is_remembered, mark, measure, pack, take_changes, unpack
 from stream_guard.judge.session import Life, Session
 from stream_guard.judge.shares import TenantShares, share_of
@@ -353,4 +353,4 @@ class KeptSessions:
 
 def _is_session(row: str) -> bool:
     """Whether a row of a store is a session, or a value of a key."""
-    return not (row.startswith((ENDED_ROWS, DECODER_ROWS)) or is_forgotten_row(row))
+    return not (row.startswith(NO_SESSIONS) or is_forgotten_row(row))

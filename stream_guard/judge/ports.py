@@ -12,6 +12,9 @@ from stream_guard.judge.model import RESERVED
 # Rows of a store that are no session: what other rooms keep beside the sessions, in the same commits.
 ENDED_ROWS: Final = f"{RESERVED}ended{RESERVED}"
 DECODER_ROWS: Final = f"{RESERVED}decoder{RESERVED}"
+ALERT_ROWS: Final = f"{RESERVED}alert{RESERVED}"  # made by the states, and not told yet
+PROGRESS_ROWS: Final = f"{RESERVED}progress{RESERVED}"  # how far what they were made of is read
+NO_SESSIONS: Final = (ENDED_ROWS, DECODER_ROWS, ALERT_ROWS, PROGRESS_ROWS)
 
 Done = TypeVar("Done")
 
@@ -44,6 +47,9 @@ class CommittingStore(Store, Protocol):
 
     def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
         """Keep a change behind the blob that was put; ``get`` returns both (``judge.rows``)."""
+
+    def alerts(self) -> list[bytes]:
+        """Return the committed rows of ``ALERT_ROWS``."""
 
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Make what was put and dropped durable."""

@@ -170,6 +170,7 @@ def open_service(
     if desk is not None:
         _ask_judge(desk, gate)
     start_desk(desk, assembly)
+    service.submit(service.tell_left)
     return service
 
 

@@ -56,6 +56,7 @@ class Service:
         self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
         gate.outgoing = self.alert
+        self.obstacles: dict[str, str] = {}  # what does not go on, and why; nothing of it is lost
         self._stopping: tuple[StoppingRules, ...] = (StoppingRules(gate.policy),)
         self.decided: Callable[..., None] = _unheard  # called with an attempt, its ruling, and whether it was judged
         self.adopted: Callable[[Policy], None] = _nothing  # called with a policy before it judges its first attempt
@@ -110,6 +111,13 @@ class Service:
         """Run a function in the thread that judges, for a caller outside the loop."""
         return self._worker.submit(work, *values)
 
+    def tell_left(self) -> None:
+        """Tell the alerts that a process which died, or a history that could not be written, has left."""
+        try:
+            self.gate.tell_left()
+        except StreamGuardError as error:
+            _logger.error("alerts of before are told at the next question: %s", error)  # noqa: TRY400  (it says why)
+
     def use_policy(self, policy: Policy) -> None:
         """Judge by another policy, from the next attempt on. Tenants stay as far apart as they are.
 
@@ -126,11 +134,15 @@ class Service:
         self.gate.use(engine)
         self.adopted(engine.policy)
 
-    def alert(self, alerts: Sequence[Alert]) -> None:
-        """Have alerts on disk for the sinks outside, and deliver them without waiting for any sink."""
-        if alerts and self._delivery is not None:
-            self._delivery.keep(alerts)
-            self._sender.submit(self._deliver, alerts)
+    def alert(self, alerts: Sequence[Alert]) -> Future[None] | None:
+        """Have alerts on disk for the sinks outside, and deliver them without waiting for any sink.
+
+        What is returned is done when every sink has them, or has them on disk.
+        """
+        if not alerts or self._delivery is None:
+            return None
+        self._delivery.keep(alerts)
+        return self._sender.submit(self._deliver, self._delivery, alerts)
 
     def close(self) -> None:
         """Finish the work that was started, and end the threads."""
@@ -140,13 +152,13 @@ class Service:
             self._delivery.abandon()  # a sink that hangs must not hold up the end
         self._sender.shutdown()
 
-    def _deliver(self, alerts: Sequence[Alert]) -> None:
+    def _deliver(self, delivery: Delivery, alerts: Sequence[Alert]) -> None:
         try:
-            if self._delivery is not None:
-                self._delivery.hand_over(alerts)
-                self._delivery.flush()
+            delivery.hand_over(alerts)
+            delivery.flush()
         except StreamGuardError as error:
             _logger.error("%d alerts were not delivered: %s", len(alerts), error)  # noqa: TRY400  (it says why)
+            raise
 
     def _alert_of_failure(self, alerts: Sequence[Alert]) -> None:
         try:

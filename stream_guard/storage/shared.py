@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
+from stream_guard.judge.ports import ALERT_ROWS
 from stream_guard.judge.rows import append, append_all, frame
 from stream_guard.redaction import redact_text
 
@@ -63,6 +64,8 @@ _PURGE: Final = (
     f"WHERE pg_try_advisory_xact_lock({_LOCK_NUMBER})); "
 )
 _PURGE_EVERY: Final = 4096  # commits
+_ALERT: Final = b"sg_alert"  # their digests begin alike, to be found together; nobody locks them
+_AFTER_ALERT: Final = b"sg_aleru"
 
 
 class SharedStore:
@@ -154,6 +157,11 @@ class SharedStore:
         """Yield nothing: a process that shares rows looks only at those that it is asked about."""
         yield from ()
 
+    def alerts(self) -> list[bytes]:
+        """Return the rows of alerts that are not told yet, by whomever they were made."""
+        sql = f"SELECT blob FROM sg_gate_states WHERE name >= {_literal(_ALERT)} AND name < {_literal(_AFTER_ALERT)}"  # noqa: S608  # constants
+        return self.together((), lambda: [blob for (blob,) in self._run(sql)])
+
     def commit(self, meta: Mapping[str, bytes]) -> None:
         """Do nothing: what was put is committed when the work is done."""
 
@@ -168,6 +176,8 @@ class SharedStore:
         # In the same order everywhere: two that want the same rows do not wait for each other.
         missing = sorted({_digest(name) for name in names} - self._held.keys(), key=_number)
         if not missing:
+            if before:
+                self._run(before)
             return
         numbers = ", ".join(str(_number(name)) for name in missing)
         asked = ", ".join(f"({_literal(name)})" for name in missing)
@@ -231,7 +241,8 @@ class SharedStore:
 
 
 def _digest(name: str) -> bytes:
-    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+    return _ALERT + digest[len(_ALERT) :] if name.startswith(ALERT_ROWS) else digest
 
 
 def _literal(value: bytes) -> str:

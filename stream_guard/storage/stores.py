@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from stream_guard.errors import StoreError
+from stream_guard.judge.ports import ALERT_ROWS
 from stream_guard.judge.rows import append
 from stream_guard.storage.private_files import create_private
 from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
@@ -85,6 +86,10 @@ class MemoryStore:
         for session_id, row in list(self._rows.items()):
             (deadline,) = _DEADLINE.unpack_from(row)
             yield session_id, None if isnan(deadline) else deadline
+
+    def alerts(self) -> list[bytes]:
+        """Return the rows of alerts that are not told yet."""
+        return [blob for name in self._rows if name.startswith(ALERT_ROWS) and (blob := self.get(name)) is not None]
 
     def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
         """Do the work: nobody else has any row."""
@@ -182,6 +187,12 @@ class CheckpointStore:
         for session_id, deadline in found.items():
             if session_id not in self._drops:
                 yield session_id, deadline
+
+    def alerts(self) -> list[bytes]:
+        """Return the committed rows of alerts that are not told yet."""
+        begin = _key(ALERT_ROWS)
+        found = self._query("SELECT blob FROM sessions WHERE id >= ? AND id < ? ORDER BY rowid", begin, begin + b"\xff")
+        return [blob for (blob,) in found]
 
     def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
         """Do the work and commit: no other process has the file."""
