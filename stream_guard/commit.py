@@ -36,6 +36,22 @@ class Letters(Protocol):
         """Make durable what was taken; return the position for the checkpoint."""
 
 
+class HeldLetters:
+    """Holds the dead letters of what is not committed yet."""
+
+    def __init__(self) -> None:
+        self.held: list[UnreadableRecord] = []
+
+    def add(self, record: Record, reason: str) -> None:
+        """Hold a record with the reason."""
+        self.held.append((record, reason))
+
+    def take(self) -> list[UnreadableRecord]:
+        """Return the dead letters since the last call."""
+        taken, self.held = self.held, []
+        return taken
+
+
 class Positions(NamedTuple):
     """Where the sinks and the dead letters stand when everything before is kept."""
 
@@ -49,9 +65,15 @@ _NOWHERE: Final = Positions()
 class Commit(Generic[Judged]):
     """Takes the four steps. ``keep`` makes the alerts of what was judged durable, and returns where the sinks stand."""
 
-    def __init__(self, keep: Callable[[Judged], Mapping[str, int]], letters: Letters | None = None) -> None:
+    def __init__(
+        self,
+        keep: Callable[[Judged], Mapping[str, int]],
+        letters: Letters | None = None,
+        abandon: Callable[[], None] = lambda: None,
+    ) -> None:
         self._keep = keep
         self._letters = letters
+        self._abandon = abandon  # called when nobody waits for the alerts any longer
         self._one = asyncio.Lock()  # sinks allow one caller at a time
 
     def run(
@@ -68,14 +90,20 @@ class Commit(Generic[Judged]):
         self,
         judged: Judged | None,
         write: Callable[[Positions], Awaitable[None]],
+        tell: Callable[[None], None],
         letters: Sequence[UnreadableRecord] = (),
     ) -> None:
         """Take the steps while the loop goes on; the first two in a thread, where there is something to keep."""
         kept = _NOWHERE
         if judged is not None or letters:
             async with self._one:
-                kept = await asyncio.to_thread(self._secure, judged, letters)
+                try:
+                    kept = await asyncio.to_thread(self._secure, judged, letters)
+                except asyncio.CancelledError:
+                    self._abandon()  # the process ends, and must not wait for the retries of the thread
+                    raise
         await self.write(write, kept)
+        self.tell(tell, None)
 
     def _secure(self, judged: Judged | None, letters: Sequence[UnreadableRecord]) -> Positions:
         sinks = self.keep_alerts(judged) if judged is not None else {}

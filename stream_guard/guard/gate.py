@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.commit import Commit
+from stream_guard.commit import Commit, Letters, UnreadableRecord
 from stream_guard.errors import StoreError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
@@ -126,7 +126,16 @@ class Gate:
             self.decisions[ruling.action] += 1
             return ruling
 
-    def observe(self, *events: Event, progress: Callable[[Store], None] | None = None) -> list[Alert]:
+    def keep_letters(self, letters: Letters) -> None:
+        """Keep the dead letters that come along with events."""
+        self._commit = Commit(self._tell_left, letters)
+
+    def observe(
+        self,
+        *events: Event,
+        progress: Callable[[Store], None] | None = None,
+        letters: Sequence[UnreadableRecord] = (),
+    ) -> list[Alert]:
         """Fold events that have happened, and store them together; with ``progress``, which puts rows of the caller's.
 
         Findings become incidents and non-blocking ``anomaly_alert``s. Returns those of the sessions of the events,
@@ -138,7 +147,7 @@ class Gate:
                     self._forget(event)
             sessions = {event.session_id for event in events}
             left = [one.alert for one in self._untold.waiting()]
-            told = self._fold(lambda: self.guard.receive(events, progress))
+            told = self._fold(lambda: self.guard.receive(events, progress), letters)
             return [alert for alert in (*left, *told) if alert.session_id in sessions]
 
     def tell_left(self) -> None:
@@ -146,7 +155,7 @@ class Gate:
         with self._lock:
             self._tell()
 
-    def _fold(self, receive: Callable[[], Sequence[Event]]) -> list[Alert]:
+    def _fold(self, receive: Callable[[], Sequence[Event]], letters: Sequence[UnreadableRecord] = ()) -> list[Alert]:
         """Fold events, and tell what they are found to be."""
 
         def tell(recorded: Sequence[Event]) -> list[Alert]:
@@ -154,7 +163,7 @@ class Gate:
                 self._emit(event)
             return self._tell()
 
-        return self._commit.run((), lambda _: receive(), tell)
+        return self._commit.run((), lambda _: receive(), tell, letters)
 
     def _tell_left(self, _judged: tuple[()]) -> Mapping[str, int]:
         self._untold.look_around()

@@ -30,7 +30,7 @@ from stream_guard.judge.stored import OpenCall
 from stream_guard.judge.tracker import Counted
 from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
-from stream_guard.storage.stores import MemoryStore
+from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
 _ALLOW: Final = Action.ALLOW  # asked for by name, a member of an enum costs more than a rule
 _LISTED: Final = 4096  # attempts whose findings are listed again when they are asked about again
@@ -101,6 +101,11 @@ class Guard:
     def observe(self, event: Event) -> list[Finding]:
         """Fold an event that has happened (a turn, a result, a user's message); return the findings."""
         return self._kept((event,), lambda: self._feed(self._stamp(event)))
+
+    @property
+    def own_store(self) -> CheckpointStore | None:
+        """The file of the sessions, where they have one."""
+        return self._store if isinstance(self._store, CheckpointStore) else None
 
     def hand_over_alerts(self) -> UntoldAlerts:
         """Return the alerts that are not told yet; from now on every alert is one of them, in the same commit."""

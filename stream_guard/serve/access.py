@@ -25,7 +25,7 @@ from stream_guard.settings import ApiSettings
 
 _SHORTEST: Final = 16  # characters; a shorter token can be guessed
 _STATE: Final = "stream_guard_identity"
-_OPEN: Final = "/healthz"
+OPEN: Final = ("/healthz", "/readyz")
 SIGNED: Final = "/acs"  # what is asked there proves by a signature who asks
 _UNSEPARATED: Final = (
     "roles are not separated: {} may check, approve and solve under any name; "
@@ -153,7 +153,7 @@ class LocalDoor:
 class Access:
     """Puts the identity of the caller into the request, or refuses it.
 
-    ``/healthz`` is open to all, and what is signed is let through to whoever checks the signature.
+    ``/healthz`` and ``/readyz`` are open to all, and what is signed is let through to whoever checks the signature.
     """
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
@@ -162,7 +162,7 @@ class Access:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 401 or 403, or pass the request on."""
-        if scope["type"] != "http" or scope["path"] in (_OPEN, SIGNED):
+        if scope["type"] != "http" or scope["path"] in (*OPEN, SIGNED):
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])

@@ -14,6 +14,7 @@ from typing import Final
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from stream_guard.serve.access import OPEN
 from stream_guard.serve.bodies import RequestRefused
 from stream_guard.settings import ApiSettings
 
@@ -44,7 +45,7 @@ class Admission:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 503, or pass the request on with its body under watch."""
-        if scope["type"] != "http" or scope["path"] == "/healthz":
+        if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
         lane = self._lanes[_lane_of(scope["path"])]

@@ -69,6 +69,10 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
     async def show_description(_request: Request) -> Response:
         return _json(description)
 
+    async def is_ready(_request: Request) -> Response:
+        waiting = "".join(f"{what} waits; see the log\n" for what in sorted(service.obstacles))
+        return PlainTextResponse(waiting or "ok\n", 503 if waiting else 200)
+
     return Starlette(
         routes=[
             Route("/v1/check", routes.check, methods=["POST"]),
@@ -88,6 +92,7 @@ def make_app(service: Service, decoder: Decoder, door: Door | None = None) -> St
             Route("/openapi.json", show_description),
             Route("/metrics", routes.metrics),
             Route("/healthz", _alive),
+            Route("/readyz", is_ready),
         ],
         middleware=[
             Middleware(Access, door=door),

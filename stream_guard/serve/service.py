@@ -56,7 +56,7 @@ class Service:
         self.refused: Counter[str] = Counter()  # requests that were not taken in, by the reason
         self._delivery = delivery
         gate.outgoing = self.alert
-        self.obstacles: dict[str, str] = {}  # what does not go on, and why; nothing of it is lost
+        self.obstacles: set[str] = set()  # what does not go on just now; nothing of it is lost
         self._stopping: tuple[StoppingRules, ...] = (StoppingRules(gate.policy),)
         self.decided: Callable[..., None] = _unheard  # called with an attempt, its ruling, and whether it was judged
         self.adopted: Callable[[Policy], None] = _nothing  # called with a policy before it judges its first attempt

@@ -34,26 +34,31 @@ class OtlpSource:
 
     def __init__(self, spool: Spool, receiver: OtlpReceiver, *, position: int, stop: Flag) -> None:
         self.url = receiver.url
+        self.name, self.folder = spool.name, spool.folder
         self._spool, self._receiver, self._stop = spool, receiver, stop
-        self._position = max(position, spool.first)
+        self.seek(position)
+
+    def seek(self, position: int) -> None:
+        """Read from this position of the spool on."""
+        self.position = max(position, self._spool.first)
 
     def __iter__(self) -> Iterator[Record | None]:
         while True:
-            for number, found in enumerate(self._spool.read(self._position)):
-                self._position = found.next
+            for number, found in enumerate(self._spool.read(self.position)):
+                self.position = found.next
                 media = CONTENT_TYPES.get(found.sort, "").encode()
                 yield Record(found.body, _ORIGIN, found.position, headers=(("content-type", media),))
                 if number >= _AT_ONCE:
                     break
-            judged = self._position
+            judged = self.position
             yield None
             self._spool.trim(judged)
             if not self._stop.is_set():
-                self._spool.wait(self._position, _POLL)
+                self._spool.wait(self.position, _POLL)
 
     def positions(self) -> Mapping[str, int]:
         """Where the next export starts in the spool."""
-        return {_ORIGIN: self._position}
+        return {_ORIGIN: self.position}
 
     def close(self) -> None:
         """Stop listening, and close the spool."""

@@ -68,7 +68,7 @@ class Spool:
         segment: int = _SEGMENT,
         flush: Callable[[int], None] = os.fsync,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._max_bytes, self._max_waiting, self._patience = max_bytes, max_waiting, patience
         self._segment, self._flush = segment, flush
         self._waiting: list[_Addition] = []
@@ -217,7 +217,7 @@ class Spool:
         path = self._path(start)
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
-            folder = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+            folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(folder)  # else the name of the file may not survive a crash
             finally:
@@ -243,11 +243,11 @@ class Spool:
         return name.decode("ascii", "replace")
 
     def _path(self, start: int) -> Path:
-        return self._folder / f"{start:020d}{_SUFFIX}"
+        return self.folder / f"{start:020d}{_SUFFIX}"
 
     def _starts(self) -> list[int]:
         """Return the positions at which the files begin, in order."""
-        names = (path.name.removesuffix(_SUFFIX) for path in self._folder.glob(f"*{_SUFFIX}"))
+        names = (path.name.removesuffix(_SUFFIX) for path in self.folder.glob(f"*{_SUFFIX}"))
         return sorted(int(name) for name in names if name.isdigit())
 
 
