@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from stream_guard.alerting.delivery import alerts_of
+from stream_guard.alerting.delivery import Delivery, alerts_of
 from stream_guard.asking.desk import QuestionDesk, SettledFinding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
 
 
-class JudgedAlerts:
-    """The alerts that wait. Where the answers are no desk, nobody is asked, and none waits."""
+class JudgedBatch(NamedTuple):
+    """What rules found in a batch of records."""
 
-    def __init__(self, answers: JudgeAnswers = NO_ANSWERS) -> None:
+    alerts: Sequence[Alert]
+    asked: Sequence[Finding]  # a judge is asked about them before they are alerts
+    engine: Engine
+
+
+class JudgedAlerts:
+    """The alerts on their way to the sinks, and those that wait. Where the answers are no desk, none waits."""
+
+    def __init__(self, delivery: Delivery, answers: JudgeAnswers = NO_ANSWERS) -> None:
+        self._delivery = delivery
         self._desk = answers if isinstance(answers, QuestionDesk) else None
         self._taken: list[SettledFinding] = []
 
-    def exchange(self, asked: Sequence[Finding], engine: Engine) -> list[Alert]:
+    def keep(self, judged: JudgedBatch) -> dict[str, int]:
+        """Have the alerts delivered, or on disk, and the questions too; return where the sinks stand."""
+        self._delivery.deliver([*judged.alerts, *self._exchange(judged.asked, judged.engine)])
+        positions = self._delivery.flush()
+        if self._desk is not None and self._taken:
+            self._desk.told(self._taken)  # the alerts are out: from now on a crash does not repeat them
+            self._taken = []
+        return positions
+
+    def _exchange(self, asked: Sequence[Finding], engine: Engine) -> list[Alert]:
         """Have findings wait for the judge, on disk, and return the alerts whose wait is over."""
         if self._desk is None:
             return []
@@ -30,16 +49,6 @@ class JudgedAlerts:
             settled = engine.settle(finding, answer)
             alerts += [] if settled is None else alerts_of([settled], made_under)
         return alerts
-
-    def of(self, found: Sequence[Finding], engine: Engine) -> list[Alert]:
-        """Return the alerts of findings, except those that wait, and the alerts whose wait is over."""
-        return alerts_of(found, engine.policy.version) + self.exchange(questions_in(found), engine)
-
-    def note_sent(self) -> None:
-        """Take note that the alerts are out: from now on a crash does not repeat them."""
-        if self._desk is not None and self._taken:
-            self._desk.told(self._taken)
-            self._taken = []
 
     def are_there(self) -> bool:
         """Whether a finding has its answer now, and nobody has told of it."""

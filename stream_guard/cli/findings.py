@@ -19,15 +19,11 @@ from stream_guard.judge.model import Alert, Finding, Severity
 from stream_guard.reports.findings import FindingReport, by_session, to_github, to_html, to_junit, to_markdown, to_sarif
 from stream_guard.reports.safe import visible
 from stream_guard.running.assembly import Assembly
-from stream_guard.running.checkpoint import sink_positions
 from stream_guard.storage.stores import CheckpointStore
 
 
 class FindingOutput:
-    """Prints the alerts of findings, and sends them to the sinks that ``--emit`` names.
-
-    With ``progress``, the positions of the sinks are committed after each batch, together with ``meta``.
-    """
+    """Prints the alerts of findings, and sends them to the sinks that ``--emit`` names."""
 
     def __init__(
         self,
@@ -41,14 +37,13 @@ class FindingOutput:
     ) -> None:
         self.worst: Severity | None = None
         self._version = version
-        self._progress = progress
         self._delivery = assembly.open_delivery(emit, counts, progress)
         self._listed: list[Alert] | None = [] if form is FindingFormat.JSON else None
         target = "console" if form is FindingFormat.TABLE else "jsonl:-"
         self._printer = assembly.open_sink(target) if self._listed is None else None
 
-    def give(self, found: Sequence[Finding], meta: dict[str, bytes] | None = None) -> None:
-        """Print and send the alerts of a batch, and commit how far the sinks came."""
+    def keep(self, found: Sequence[Finding]) -> dict[str, int]:
+        """Print and send the alerts of a batch; return where the sinks stand."""
         alerts = alerts_of(found, self._version)
         for alert in alerts:
             severity = Severity[alert.severity.upper()]
@@ -58,9 +53,7 @@ class FindingOutput:
         if self._listed is not None:
             self._listed += alerts
         self._delivery.deliver(alerts)
-        positions = sink_positions(self._delivery.flush())
-        if self._progress is not None:
-            self._progress.commit(positions | (meta or {}))
+        return self._delivery.flush()
 
     def end(self) -> None:
         """Print the list, where one list was asked for."""

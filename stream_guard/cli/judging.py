@@ -38,9 +38,14 @@ def judge(job: Job, assembly: Assembly) -> Judged:
     counts = Counts()
     letters = assembly.open_dead_letters(None, job.form, counts)
     found: list[Finding] = []
+
+    def keep(given: list[Finding]) -> dict[str, int]:
+        found.extend(given)
+        return {}
+
     with show_progress(extent_of_all(job.sources, job.settings), "check", plain=False) as watch:
         workers = open_workers(job, assembly, may_copy=True)
-        replay = Replay(workers, lambda given, _: found.extend(given), letters, batch=_STRETCH, watch=watch)
+        replay = Replay(workers, keep, letters, batch=_STRETCH, watch=watch)
         replay.run()
     counts.add(replay.summary().counts)
     if job.asks:

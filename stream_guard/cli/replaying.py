@@ -19,6 +19,7 @@ from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.sharing import Job, count_jobs, open_workers
 from stream_guard.cli.times import parse_time
 from stream_guard.commands import INCONCLUSIVE
+from stream_guard.commit import Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import BUCKETS, Pacer, TimeSpan
 from stream_guard.errors import SettingsError
@@ -27,6 +28,7 @@ from stream_guard.judge.model import Finding, Severity
 from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
 from stream_guard.running.assembly import Assembly
+from stream_guard.running.checkpoint import sink_positions
 from stream_guard.running.replay import GIVEN_META, REPORTED_META, Given, Replay, ReplaySummary
 from stream_guard.storage.stores import CheckpointStore
 
@@ -79,15 +81,20 @@ def run_job(
     pace, speed = pacing
     pacer = Pacer(speed, stop.wait) if pace is Pace.ORIGINAL else None
 
-    def give(found: list[Finding], given: Given) -> None:
-        output.give([from_here(finding) for finding in found], {GIVEN_META: msgspec.json.encode(given)})
+    def keep(found: list[Finding]) -> dict[str, int]:
+        return output.keep([from_here(finding) for finding in found])
+
+    def note(given: Given, kept: Positions) -> None:
+        if progress is not None:
+            progress.commit(sink_positions(kept.sinks) | {GIVEN_META: msgspec.json.encode(given)})
 
     with show_progress(extent_of(job.sources[0], job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
         # A database of a sink or a checkpoint that is open must not be so in two processes.
         workers = open_workers(job, assembly, pacer, stop, may_copy=progress is None and not emit)
-        replay = Replay(workers, give, letters, batch=batch, given=_given_before(progress), watch=watch)
+        before = _given_before(progress)
+        replay = Replay(workers, keep, letters, batch=batch, given=before, note=note, watch=watch)
         finished = replay.run(stopped=stop.is_set)
     output.end()
     summary = replay.summary()

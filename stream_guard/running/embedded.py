@@ -1,9 +1,4 @@
-"""The embedded runner: the whole pipeline in one process, no broker needed.
-
-The order of a commit is the promise: alerts out and durable, dead letters durable, then, in one
-transaction, the sessions' states and how far the input was read. Killed at any moment, the next run
-repeats at most what came after the last commit, and repeats it with the same alert ids.
-"""
+"""The embedded runner: the whole pipeline in one process, no broker needed."""
 
 from __future__ import annotations
 
@@ -16,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.alerting.delivery import alerts_of
+from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questions_in
+from stream_guard.commit import Commit, Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.watching import Watch, watched
@@ -55,26 +51,24 @@ _PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes 
 class EmbeddedRunner:
     """Reads a source to its end, or until it is stopped; delivers alerts; commits its progress."""
 
-    def __init__(  # noqa: PLR0913  # the parts of a run
+    def __init__(  # the parts of a run
         self,
         *,
         source: Source,
         pipeline: Pipeline,
         table: Judge,
-        delivery: Delivery,
+        alerts: JudgedAlerts,
         dead_letters: DeadLetters,
         checkpoint: Checkpoint | None = None,
         status: RunStatus | None = None,
         often: CommitSettings | None = None,
-        alerts: JudgedAlerts | None = None,
     ) -> None:
         self._often = often or CommitSettings()
         self._source = source
         self._pipeline = pipeline
         self._table = table
-        self._delivery = delivery
-        self._alerts = alerts or JudgedAlerts()
-        self._dead_letters = dead_letters
+        self._alerts = alerts
+        self._commit: Commit[JudgedBatch] = Commit(alerts.keep, dead_letters)
         self._counts = table.counts
         self._checkpoint = checkpoint
         self._status = status
@@ -137,23 +131,29 @@ class EmbeddedRunner:
             self._status.batch(len(chunk), time.perf_counter() - began)
 
     def commit(self) -> None:
-        """Make everything so far durable, in the order that loses nothing."""
+        """Make everything so far durable."""
         self._pipeline.locate(self._found)
-        self._delivery.deliver(self._alerts.of(self._found, self._table.engine))
-        self._found.clear()
-        meta = sink_positions(self._delivery.flush())
-        self._alerts.note_sent()
+        engine = self._table.engine
+        judged = JudgedBatch(alerts_of(self._found, engine.policy.version), questions_in(self._found), engine)
+        self._commit.run(judged, self._write, self._note_written)
+
+    def _write(self, kept: Positions) -> None:
+        meta = sink_positions(kept.sinks)
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
         if isinstance(self._source, MarkedSource):
             meta[FILES_META] = msgspec.json.encode(self._source.marks())
         meta[WATERMARK_META] = repr(self._table.watermark).encode()
-        meta[DEAD_LETTERS_META] = msgspec.json.encode(self._dead_letters.flush())
+        meta[DEAD_LETTERS_META] = msgspec.json.encode(kept.letters)
         if self._checkpoint is not None:
             self._table.commit()
             self._checkpoint.commit(meta)
-            self._counts.state_bytes, self._counts.durable_at = self._checkpoint.size(), time.time()
         else:
             self._table.make_room()
+
+    def _note_written(self, _: None) -> None:
+        self._found.clear()
+        if self._checkpoint is not None:
+            self._counts.state_bytes, self._counts.durable_at = self._checkpoint.size(), time.time()
 
 
 def _no_more() -> None:
@@ -242,12 +242,11 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
         source=source,
         pipeline=Pipeline(decoder, table, letters, places),
         table=table,
-        delivery=delivery,
+        alerts=JudgedAlerts(delivery, answers),
         dead_letters=letters,
         checkpoint=checkpoint,
         status=status,
         often=settings.commit,
-        alerts=JudgedAlerts(answers),
     )
     start_desk(desk, assembly)
     runner.adopted = lambda changed: assembly.note_policy(changed, options.alerts)

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from stream_guard.commit import Commit, Letters, Positions
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError
 from stream_guard.judge.counts import Counts
@@ -235,25 +235,25 @@ class LocalWorker:
 class Replay:
     """Leads the shares through the input together, and merges their findings into one settled order.
 
-    ``give`` gets the findings of each stretch before any share commits it, and how far they go now; it makes both
-    durable. A replay that dies before it has done so repeats findings, with the same ids. One that dies later, between
-    two shares that commit, knows from ``given`` what it has handed over. Records that no share can read go to
-    ``dead_letters``, in the order of the input.
+    ``keep`` makes the findings of each stretch durable before any share commits it, and ``note`` how far they go now.
+    A replay that dies between two shares that commit knows from ``given`` what it has handed over. Records that no
+    share can read go to ``letters``, in the order of the input.
     """
 
     def __init__(
         self,
         workers: Sequence[ShareWorker],
-        give: Callable[[list[Finding], Given], None],
-        dead_letters: DeadLetterSink,
+        keep: Callable[[list[Finding]], Mapping[str, int]],
+        letters: Letters,
         *,
         batch: int,
         given: Given | None = None,
+        note: Callable[[Given, Positions], None] = lambda _given, _kept: None,
         watch: Callable[[int, Mapping[str, int]], None] = lambda _records, _positions: None,
     ) -> None:
         self._workers = workers
-        self._give = give
-        self._dead_letters = dead_letters
+        self._commit: Commit[list[Finding]] = Commit(keep, letters)
+        self._note = note
         self._batch = batch
         self._watch = watch
         self._before = given or Given()
@@ -266,7 +266,6 @@ class Replay:
             batches = self._all("advance", at + self._batch)
             _check_same_input(batches)
             self._hand_over(batches)
-            self._all("commit")
             at = min(batch.next_record for batch in batches)
             self._watch(at, batches[0].positions)
             if all(batch.ended for batch in batches):
@@ -274,7 +273,6 @@ class Replay:
             if stopped():
                 return False
         self._hand_over(self._all("finish"), at_end=True)
-        self._all("commit")
         return True
 
     def summary(self) -> ReplaySummary:
@@ -293,8 +291,7 @@ class Replay:
         return [worker.result() for worker in self._workers]
 
     def _hand_over(self, batches: Sequence[ReplayBatch], *, at_end: bool = False) -> None:
-        for _, record, reason in sorted((letter for batch in batches for letter in batch.letters), key=_number):
-            self._dead_letters.add(record, reason)
+        letters = sorted((letter for batch in batches for letter in batch.letters), key=_number)
         # A stable sort: findings of one record and session keep their order.
         until, before = tuple(batch.next_record for batch in batches), self._before
         known = at_end and before.at_end and before.until == until  # and the input has not grown since
@@ -312,7 +309,14 @@ class Replay:
                     continue
                 self._reported.add(finding.alert_id)
             given.append(finding)
-        self._give(given, Given(frozenset(self._reported), until, at_end))
+        handed_over = Given(frozenset(self._reported), until, at_end)
+
+        def write(kept: Positions) -> None:
+            self._note(handed_over, kept)
+            self._all("commit")
+
+        unreadable = [(record, reason) for _, record, reason in letters]
+        self._commit.run(given, write, lambda _: None, unreadable)
 
 
 def _number(letter: NumberedLetter) -> int:

@@ -9,7 +9,8 @@ from math import inf
 from typing import Any, Final
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch
+from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.watching import Watch, watched
@@ -24,7 +25,6 @@ from stream_guard.steady_clock import receiver_time, steady_time
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender
-from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
@@ -126,7 +126,8 @@ def build_stages(
     """
     settings, group = parts.settings, parts.settings.worker.group
     refuse_waiting(parts.engine, settings, parts.decoder)
-    delivery = BatchDelivery(parts.delivery, parts.dead_letters, JudgedAlerts(parts.engine.answers))
+    alerts = JudgedAlerts(parts.delivery, parts.engine.answers)
+    commit: Commit[JudgedBatch] = Commit(alerts.keep, parts.dead_letters, parts.delivery.abandon)
     stages: dict[str, TopicStage] = {}
     policies = None if parts.rollouts is None else PartitionPolicies(parts.rollouts, rows)
     evaluated, make = list(topics), session_partitions(parts, parts.decoder, SessionPartition, policies)
@@ -135,7 +136,7 @@ def build_stages(
         outbox = open_outbox(rekeyed_topic(group))
         rekeyer = Rekeyer(
             decoder,
-            delivery,
+            commit,
             outbox,
             rows,
             partitions=partitions,
@@ -146,7 +147,8 @@ def build_stages(
         evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition, policies)
     options: dict[str, Any] = {
         "engine": parts.engine,
-        "delivery": delivery,
+        "alerts": alerts,
+        "commit": commit,
         "rows": rows,
         "settings": settings,
         "observe": parts.observe,

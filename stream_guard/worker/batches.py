@@ -1,8 +1,8 @@
-"""Batches: fetched records in, then alerts, dead letters, states and offsets out, in this order.
+"""Batches: fetched records in; alerts, dead letters, states and then offsets out.
 
-The order is the guarantee. A state on the broker proves that its alerts were acknowledged. A committed offset proves
-that the states were acknowledged. A crash in between repeats alerts with the same ids and loses nothing. While a batch
-waits for the broker, the next batch is evaluated; its snapshot is taken when the batch before is durable.
+A state on the broker proves that its alerts were acknowledged. A committed offset proves that the states were
+acknowledged. While a batch waits for the broker, the next batch is evaluated; its snapshot is taken when the batch
+before is durable.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.asking.judged_alerts import questions_in
+from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questions_in
+from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
-from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.store import RowChange
 
@@ -89,20 +89,22 @@ class BatchProcessor(Generic[PartitionT]):
         self,
         *,
         engine: Engine,
-        delivery: BatchDelivery,
+        alerts: JudgedAlerts,
+        commit: Commit[JudgedBatch],
         rows: StateTable,
         settings: Settings,
         observe: Callable[[float, int], None],
         make: PartitionFactory[PartitionT],
     ) -> None:
         self._engine = engine
-        self._delivery = delivery
+        self._alerts = alerts
+        self._commit = commit
         self._rows = rows
         self._settings = settings
         self._observe = observe
         self._make = make
         self._partitions: dict[int, PartitionT] = {}
-        self._dead_letters = PendingDeadLetters()
+        self._dead_letters = HeldLetters()
         self._in_flight: asyncio.Future[None] | None = None
         self._warned = False
         self.counts = engine.counts
@@ -169,7 +171,7 @@ class BatchProcessor(Generic[PartitionT]):
             if partition.tick(self._settings.worker.idle_grace, here):
                 changed[number] = partition
             found.add(partition, here)
-        if changed or self._delivery.has_answers():
+        if changed or self._alerts.are_there():
             await self._start_writing(changed, found, lambda: None)
 
     async def flush(self) -> None:
@@ -184,13 +186,16 @@ class BatchProcessor(Generic[PartitionT]):
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
 
-        async def write() -> None:
-            await send_messages()
-            await self._delivery.send(found.alerts, dead_letters, found.asked, engine)
+        async def write(_: Positions) -> None:
             await self._rows.write(changes)
-            done()
 
-        self._in_flight = asyncio.ensure_future(write())
+        async def commit() -> None:
+            await send_messages()
+            is_due = found.alerts or found.asked or self._alerts.are_there()
+            judged = JudgedBatch(found.alerts, found.asked, engine) if is_due else None
+            await self._commit.run_beside(judged, write, lambda _: done(), dead_letters)
+
+        self._in_flight = asyncio.ensure_future(commit())
 
     def _take_messages(self, touched: Mapping[int, PartitionT]) -> Callable[[], Awaitable[None]]:
         """Return the first write of a batch: its messages to other partitions. Called before the snapshots."""

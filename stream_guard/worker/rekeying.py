@@ -17,6 +17,8 @@ from zlib import crc32
 
 import msgspec
 
+from stream_guard.asking.judged_alerts import JudgedBatch
+from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import EventReader
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
@@ -25,7 +27,6 @@ from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.ports import Decoder, Record
 from stream_guard.worker.batches import StateTable
-from stream_guard.worker.delivery import BatchDelivery, PendingDeadLetters
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import incarnation_name, known_topics
@@ -69,7 +70,7 @@ class Rekeyer:
     def __init__(
         self,
         decoder: Decoder,
-        delivery: BatchDelivery,
+        commit: Commit[JudgedBatch],
         outbox: Outbox,
         rows: StateTable,
         *,
@@ -77,9 +78,9 @@ class Rekeyer:
         counts: Counts,
         clocks_every: float = inf,
     ) -> None:
-        self._dead_letters = PendingDeadLetters()
+        self._dead_letters = HeldLetters()
         self._reader = EventReader(decoder, self._dead_letters)
-        self._delivery = delivery
+        self._commit = commit
         self._outbox = outbox
         self._partitions = partitions
         self._counts = counts
@@ -103,11 +104,13 @@ class Rekeyer:
             for record in records:
                 if record.position >= self._next.get(source, 0):
                     self._rekey(record, source, rekeyed)
-        await self._delivery.send((), self._dead_letters.take())
-        await self._outbox.send(rekeyed)
-        for source, records in batch.items():
-            self._next[source] = max(self._next.get(source, 0), records[-1].position + 1)
-        on_durable(batch)
+
+        async def write(_: Positions) -> None:
+            await self._outbox.send(rekeyed)
+            for source, records in batch.items():
+                self._next[source] = max(self._next.get(source, 0), records[-1].position + 1)
+
+        await self._commit.run_beside(None, write, lambda _: on_durable(batch), self._dead_letters.take())
 
     def _rekey(self, record: Record, source: TopicPartition, rekeyed: dict[int, list[Outgoing]]) -> None:
         sessions = list(dict.fromkeys(event.session_id for event in self._reader.read(record)))

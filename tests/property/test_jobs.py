@@ -99,9 +99,14 @@ def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, span: T
     job = Job(files, policy, Path("policy.yaml"), form, jobs, SETTINGS, span)
     found, counts = list[Finding](), Counts()
     letters = DeadLetters(None, counts, format_name=form)
+
+    def keep(given: list[Finding]) -> dict[str, int]:
+        found.extend(given)
+        return {}
+
     with Assembly(job.settings, REGISTRY) as assembly:
         workers = [LocalWorker(open_reader(job, Share(number, jobs), assembly)) for number in range(jobs)]
-        replay = Replay(workers, lambda given, _: found.extend(given), letters, batch=batch)
+        replay = Replay(workers, keep, letters, batch=batch)
         replay.run()
     summary = replay.summary()
     counts.add(summary.counts)

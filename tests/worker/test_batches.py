@@ -14,6 +14,8 @@ from typing import Any, Self
 import pytest
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.commit import Commit, Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SinkError
@@ -26,7 +28,6 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.batches import BatchProcessor
-from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import decode_session, progress_key
@@ -105,10 +106,12 @@ class Processing:
         self.log: list[str] = []
         self.table, self.alerts, counts = Table(self.log), Alerts(self.log), Counts()
         registry, settings = build_registry(), Settings(sessions=SessionLimits(**limits))
+        alerts = JudgedAlerts(Delivery({"alerts": self.alerts}, counts))
         decoder = Assembly(settings, registry).make_decoder("native")
         self.processor = BatchProcessor(
             engine=Engine(load_policy(policy, registry), counts, mode="stream"),
-            delivery=BatchDelivery(Delivery({"alerts": self.alerts}, counts), Letters(counts, self.log)),
+            alerts=alerts,
+            commit=Commit(alerts.keep, Letters(counts, self.log)),
             rows=self.table,
             settings=settings,
             make=lambda number, rows, engine, dead_letters: SessionPartition(
@@ -171,7 +174,7 @@ def test_the_next_batch_is_evaluated_while_alerts_are_in_flight_and_nothing_of_i
         await run.processor.flush()
 
     asyncio.run(drive())
-    first = ["alerts", "states", f"up to {half - 1}", f"{half} durable"]
+    first = ["alerts", "0 letters", "states", f"up to {half - 1}", f"{half} durable"]
     second = ["alerts", "1 letters", "states", f"up to {len(given)}", f"{len(given) - half + 1} durable"]
     assert run.log == [*first, *second]
 
@@ -208,10 +211,15 @@ def test_a_cancelled_delivery_is_not_retried() -> None:
     counts, alerts = Counts(), Alerts([])
     alerts.error = SinkError("the broker is away", retryable=True)
     alerts.gate.clear()
-    delivery = BatchDelivery(Delivery({"alerts": alerts}, counts), Letters(counts, []))
+    delivery = Delivery({"alerts": alerts}, counts)
+    commit = Commit(delivery.deliver, Letters(counts, []), delivery.abandon)  # type: ignore[arg-type]  # no positions
+
+    async def written(_: Positions) -> None:
+        raise AssertionError("no state may be written before its alerts are out")
 
     async def drive() -> None:
-        sending = asyncio.ensure_future(delivery.send([SimpleNamespace()], ()))  # type: ignore[list-item]  # a double
+        judged: Any = [SimpleNamespace()]
+        sending = asyncio.ensure_future(commit.run_beside(judged, written, lambda _: None))
         while not alerts.attempts:  # noqa: ASYNC110  # a thread attempts it
             await asyncio.sleep(0.01)
         sending.cancel()

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
@@ -27,7 +29,6 @@ from stream_guard.ports import Decoder, Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.store import PartitionStore
@@ -68,11 +69,12 @@ class Lines(Decoder):
 
 
 def rekeyer(outbox: MemoryOutbox, counts: Counts, partitions: int = 1, clocks_every: float = inf) -> Rekeyer:
-    delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
+    alerts = JudgedAlerts(Delivery({}, counts))
+    commit = Commit(alerts.keep, DeadLetters(None, counts, format_name="native"))
     table, _ = recover(MemoryLog())
     return Rekeyer(
         StatelessDecoder(Lines()),
-        delivery,
+        commit,
         outbox,  # type: ignore[arg-type]  # a double
         table,
         partitions=partitions,

@@ -16,7 +16,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.cli.worker import PolicyAdoption
+from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.judge.counts import Counts
@@ -31,7 +33,6 @@ from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings
 from stream_guard.worker.assembly import WorkerParts, prepare_rollouts, session_partitions
 from stream_guard.worker.batches import BatchProcessor
-from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.health import Health
 from stream_guard.worker.moving import TargetTopic, move_states
@@ -140,9 +141,11 @@ class Worker:
         fit = partial(assembly.fit, form="native")
         self.log = RolloutLog(engine, prepare_rollouts(load, fit, settings), self.counts)
         policies = PartitionPolicies(self.log, broker)
+        alerts = JudgedAlerts(delivery)
         judging = BatchProcessor(
             engine=engine,
-            delivery=BatchDelivery(delivery, letters),
+            alerts=alerts,
+            commit=Commit(alerts.keep, letters),
             rows=broker,
             settings=settings,
             observe=parts.observe,

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
@@ -24,7 +26,6 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.batch import evaluate
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.delivery import BatchDelivery
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import Rekeyer, StatelessDecoder
@@ -110,10 +111,11 @@ class KeyOutbox:
 
 def test_rekeyed_records_are_under_the_names_with_tenants() -> None:
     counts, outbox = Counts(), KeyOutbox()
-    delivery = BatchDelivery(Delivery({}, counts), DeadLetters(None, counts, format_name="native"))
+    alerts = JudgedAlerts(Delivery({}, counts))
+    commit = Commit(alerts.keep, DeadLetters(None, counts, format_name="native"))
     decoder = StatelessDecoder(Assembly(BY_TENANT).make_decoder("native"))
     table, _ = recover(MemoryLog())
-    stage = Rekeyer(decoder, delivery, outbox, table, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
+    stage = Rekeyer(decoder, commit, outbox, table, partitions=1, counts=counts)  # type: ignore[arg-type]  # doubles
     records = [Record(line, "events/0", at) for at, line in enumerate(lines())]
     asyncio.run(stage.process({TopicPartition("events", 0): records}, lambda _: None))
     assert outbox.keys[:4] == [b"acme/s", b"acme/s", b"zeta/s", b"s"]

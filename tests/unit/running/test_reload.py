@@ -12,6 +12,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.alerting.delivery import Delivery
+from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import PolicyError
 from stream_guard.judge.counts import Counts
@@ -354,7 +355,7 @@ def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert
         source=Lines(steps),
         pipeline=Pipeline(REGISTRY.decoders["native"](), table, letters),
         table=table,
-        delivery=Delivery({"list": sink}, counts),
+        alerts=JudgedAlerts(Delivery({"list": sink}, counts)),
         dead_letters=letters,
     )
     runner.run(reloading=reloading)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import stream_guard as sg
 from stream_guard.cli.progress import EVERY, Extent, PlainProgress, size_of
+from stream_guard.commit import Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.decoding.wrapping import WrappedDecoder
@@ -94,11 +95,16 @@ class Parts:
         self.lines, self.policy, self.limits = lines, policy, without_eviction(limits or SessionLimits())
         self.stores = [MemoryStore() for _ in range(shares)]
         self.given: list[Finding] = []
+        self.kept: list[Finding] = []
         self.handed_over = Given()
         self.dies_at: int | None = None  # the number of the commit that is not made
 
-    def give(self, found: list[Finding], handed_over: Given) -> None:
-        self.given += found
+    def keep(self, found: list[Finding]) -> dict[str, int]:
+        self.kept = found
+        return {}
+
+    def note(self, handed_over: Given, _kept: Positions) -> None:
+        self.given += self.kept
         self.handed_over = handed_over
 
     def reader(self, number: int, span: TimeSpan | None) -> ShareReader:
@@ -116,7 +122,7 @@ class Parts:
         workers = [MortalWorker(self.reader(number, span), commits, self.dies_at) for number in range(len(self.stores))]
         counts = Counts()
         self.letters = DeadLetters(None, counts, format_name="native")
-        replay = Replay(workers, self.give, self.letters, batch=batch, given=self.handed_over)
+        replay = Replay(workers, self.keep, self.letters, batch=batch, given=self.handed_over, note=self.note)
         left = iter(range(rounds))
         finished = replay.run(stopped=lambda: next(left, None) is None)
         summary = replay.summary()
@@ -249,7 +255,7 @@ def test_an_input_that_grows_between_the_reads_of_two_shares_is_an_error() -> No
     workers[0].call("advance", len(LINES) + 1)
     assert workers[0].result().ended
     parts.lines.append(LINES[0])
-    replay = Replay(workers, lambda _found, _: None, DeadLetters(None, Counts(), format_name="native"), batch=30)
+    replay = Replay(workers, lambda _found: {}, DeadLetters(None, Counts(), format_name="native"), batch=30)
     with pytest.raises(SourceError, match="the input changed while it was read"):
         replay.run()
 
