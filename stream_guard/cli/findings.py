@@ -53,6 +53,10 @@ class FindingOutput:
         if self._listed is not None:
             self._listed += alerts
         self._delivery.deliver(alerts)
+        return self.positions()
+
+    def positions(self) -> dict[str, int]:
+        """Return where the sinks stand."""
         return self._delivery.flush()
 
     def end(self) -> None:

@@ -88,6 +88,9 @@ def run_job(
         if progress is not None:
             progress.commit(sink_positions(kept.sinks) | {GIVEN_META: msgspec.json.encode(given)})
 
+    if progress is not None:  # before the first alert: what is sent after it is known to be repeated
+        progress.commit(sink_positions(output.positions()))
+
     with show_progress(extent_of(job.sources[0], job.settings)) as watch:
         # One by one at the original pace: an alert must not wait for the next event.
         batch = 1 if pacer is not None else job.settings.commit.records
