@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from math import inf
 from struct import Struct
 from typing import Final, NamedTuple
 
-from stream_guard.alerting.alerts import decode_alert, encode_alert
+from stream_guard.history.records import from_text, to_text
 from stream_guard.judge.model import Alert
 from stream_guard.judge.ports import ALERT_ROWS, CommittingStore
 
@@ -38,7 +39,7 @@ class UntoldAlerts:
         self._told: set[str] = set()  # their rows may go
         self._dropped: tuple[str, ...] = ()  # their rows go with this commit
         self._looked = clock()
-        self._take_up(0.0)
+        self._take_up(-inf)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -68,7 +69,7 @@ class UntoldAlerts:
             self._waiting[alert.alert_id] = UntoldAlert(alert, is_followup)
             if self._store is not None:
                 self._tried.append(alert.alert_id)
-                row = _HEAD.pack(is_followup, self._clock()) + encode_alert(alert)
+                row = _HEAD.pack(is_followup, self._clock()) + to_text(alert).encode()
                 self._store.put(ALERT_ROWS + alert.alert_id, row, None)
 
     def hold(self, alerts: Iterable[Alert]) -> None:
@@ -98,6 +99,6 @@ class UntoldAlerts:
     def _take_up(self, age: float) -> None:
         for row in () if self._store is None else self._store.alerts():
             is_followup, made = _HEAD.unpack_from(row)
-            alert = decode_alert(row[_HEAD.size :])
+            alert = from_text(row[_HEAD.size :].decode(), Alert)
             if alert.alert_id not in self._told and self._clock() - made >= age:
                 self._waiting[alert.alert_id] = UntoldAlert(alert, is_followup)
