@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.ports import Record
 
 UnreadableRecord: TypeAlias = tuple[Record, str]
@@ -26,11 +27,8 @@ Written = TypeVar("Written")
 Told = TypeVar("Told")
 
 
-class Letters(Protocol):
+class Letters(DeadLetterSink, Protocol):
     """Where dead letters are kept."""
-
-    def add(self, record: Record, reason: str) -> None:
-        """Take a record with the reason."""
 
     def flush(self) -> int:
         """Make durable what was taken; return the position for the checkpoint."""

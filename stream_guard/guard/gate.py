@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -174,34 +174,33 @@ class Gate:
         """Tell every alert that is not told yet."""
         if not self._untold:
             return []
-        with self.database.transaction() as statements:
-            waiting, sent = self._record(statements)
-        return self._note_told(waiting, sent)
+        waiting = self._untold.waiting()
+        with self._telling():
+            return [one.alert for one in waiting]
 
-    def _record(self, statements: Statements) -> tuple[tuple[UntoldAlert, ...], Future[None] | None]:
-        """Write down what is not told yet, as incidents, and send it out; a follow-up opens an alert for a person."""
+    @contextmanager
+    def _telling(self, *, durable: bool = False) -> Iterator[Statements]:
+        """Open a transaction in which everything that is not told yet is sent out and written down.
+
+        It is grouped into incidents; a new incident of a follow-up opens an alert for a person.
+        """
         waiting, now = self._untold.waiting(), self._clock()
-        sent = self.outgoing([one.alert for one in waiting]) if waiting else None
-        for is_followup, reviews in ((False, None), (True, self.reviews)):
-            alerts = [one.alert for one in waiting if one.is_followup is is_followup]
-            if alerts:
+        with self.database.transaction(durable=durable) as statements:
+            sent = self.outgoing([one.alert for one in waiting]) if waiting else None
+            for is_followup, reviews in ((False, None), (True, self.reviews)):
+                alerts = [one.alert for one in waiting if one.is_followup is is_followup]
                 record_findings(statements, alerts, now, reviews)
-        return waiting, sent
-
-    def _note_told(self, waiting: tuple[UntoldAlert, ...], sent: Future[None] | None) -> list[Alert]:
+            yield statements
         self._untold.note_recorded(waiting)
+        if waiting and sent is None:
+            self._forget_told(waiting)
+        elif sent is not None:
+            sent.add_done_callback(lambda done: None if done.exception() else self._forget_told(waiting))
 
-        def note(done: Future[None] | None) -> None:
-            if done is None or done.exception() is None:
-                self._untold.note_told(waiting)
-                with suppress(StoreError):  # else their rows go with a later commit
-                    self.guard.forget_told()
-
-        if waiting and sent is not None:
-            sent.add_done_callback(note)
-        elif waiting:
-            note(None)
-        return [one.alert for one in waiting]
+    def _forget_told(self, told: Sequence[UntoldAlert]) -> None:
+        self._untold.note_told(told)
+        with suppress(StoreError):  # else their rows go with a later commit
+            self.guard.forget_told()
 
     def tell(self, answered: Sequence[tuple[Finding, Answer | None]]) -> None:
         """Follow up what waited for a judge, now that there is an answer, or none will come."""
@@ -298,8 +297,7 @@ class Gate:
         """Record a decision and carry it out, in one transaction."""
         # An approval that is used up here, or a session that ends, stays so after a power failure.
         final = ruling.action in (Action.PAUSE, Action.TERMINATE_SESSION)
-        with self.database.transaction(durable=final) as statements:
-            waiting, sent = self._record(statements)
+        with self._telling(durable=final) as statements:
             remembered = _Remembered(
                 ruling.action,
                 ruling.reason,
@@ -332,7 +330,6 @@ class Gate:
                 )
             record = decision_record(attempt, ruling, rewriting)
             audit.append(statements, "decision", self._clock(), record)
-        self._note_told(waiting, sent)
         return ruling
 
     def _repeat(self, attempt: ToolCall, key: str, known: _Remembered, rewriting: Rewriting | None) -> Ruling:

@@ -46,9 +46,8 @@ class UntoldAlerts:
 
     def look_around(self) -> None:
         """Take up what other processes left that share the store; now and then, and not what they are telling."""
-        now = self._clock()
-        if self._store is not None and self._store.is_shared and now - self._looked >= LEASE / 2:
-            self._looked = now
+        if self._store is not None and self._store.is_shared and self._clock() - self._looked >= LEASE / 2:
+            self._looked = self._clock()
             self._take_up(LEASE)
 
     def begin(self) -> None:

@@ -112,7 +112,7 @@ ROUTES = {
 
 def test_every_address_is_open_to_its_roles_and_to_nobody_else(api: Api) -> None:
     paths = {route.path.replace("{id}", "0").replace("{agent}", "claude-code") for route in api.app.routes}  # type: ignore[attr-defined]  # all are Route
-    assert paths == {path for _, path in ROUTES} | {"/healthz"}
+    assert paths == {path for _, path in ROUTES} | {"/healthz", "/readyz"}
     for (method, path), roles in ROUTES.items():
         for who, role in (("bot", "agent"), ("ada", "reviewer"), ("op", "operator")):
             status = api.ask(who, method, path, {} if method == "POST" else None).status_code
