@@ -22,11 +22,11 @@ from stream_guard.decoding.redriven import letter_of
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers, Store
 from stream_guard.judge.rule import Mode
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
@@ -41,13 +41,13 @@ def open_table(
     mode: Mode = "batch",
     clock: SharedClock | None = None,
     answers: JudgeAnswers = NO_ANSWERS,
-) -> Judge:
+) -> SessionTable:
     """Return the sessions of one policy. On a stream they share a clock; otherwise each has its own."""
     counts = counts if counts is not None else Counts()
     limits = limits or SessionLimits()
     engine = Engine(policy, counts, mode=mode, max_states=limits.max_states, answers=answers)
     store = store if store is not None else MemoryStore()
-    return Judge(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
+    return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
 
 
 class EventAdmission(Protocol):
@@ -66,7 +66,7 @@ class Pipeline:
     def __init__(
         self,
         decoder: Decoder,
-        table: Judge,
+        table: SessionTable,
         dead_letters: DeadLetterSink,
         places: RecordPlaces | None = None,
         admission: EventAdmission | None = None,

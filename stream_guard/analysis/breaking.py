@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias
 
 from stream_guard.analysis.alphabet import Item, alphabet
 from stream_guard.errors import StreamGuardError
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json
 from stream_guard.judge.spec import Policy, RuleSpec
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 
 Trace: TypeAlias = tuple[Item, ...]
@@ -33,7 +33,7 @@ class TraceJudge:
         self._read = read
         self._shares = any("session" not in spec.key for spec in specs)  # then a table has to be new for each trace
         self._step = max([1.0, *(spec.hold for spec in specs if spec.hold)])  # seconds: a `for` must have time to pass
-        self._table: Judge | None = None
+        self._table: SessionTable | None = None
         self._judged = 0  # traces so far; gives each session a name of its own
 
     def fired(self, traces: Sequence[Trace]) -> list[set[str]]:
@@ -61,7 +61,7 @@ class TraceJudge:
                 fired[finding.session_id][finding.at != "event"].add(finding.slot)
         return list(fired.values())
 
-    def _feed(self, table: Judge, name: str, trace: Trace, found: list[Finding]) -> None:
+    def _feed(self, table: SessionTable, name: str, trace: Trace, found: list[Finding]) -> None:
         try:
             events = self._read([{"at": 1000.0 + self._step * at, **item} for at, item in enumerate(trace)], name)
             for event in events:

@@ -21,11 +21,11 @@ from stream_guard.explaining.states import NOTHING, StateWords, take
 from stream_guard.explaining.watching import watch
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json, SessionEnd
 from stream_guard.judge.ports import Store
 from stream_guard.judge.rule import Mode, State, Verdict
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import visible
@@ -183,7 +183,7 @@ class _Notes:
         self._states: dict[int, str] = {}
         self._described: dict[int, tuple[bytes, str]] = {}  # by rule: the state that was described last
 
-    def feed(self, table: Judge, events: Iterable[Event]) -> None:
+    def feed(self, table: SessionTable, events: Iterable[Event]) -> None:
         """Feed events to a table of watched rules."""
         across = bool(table.engine.cross_session)
         for event in events:

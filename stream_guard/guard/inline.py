@@ -27,7 +27,6 @@ from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers, 
 from stream_guard.judge.ports import Answer as JudgeAnswer
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.stored import OpenCall
-from stream_guard.judge.tracker import Counted
 from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
@@ -268,7 +267,8 @@ class Guard:
 
     def _decide(self, attempt: ToolCall) -> JudgedAttempt:
         found: list[Finding] = []
-        counted = self._count(attempt, found)
+        attempt = replace(read_attempt(attempt), time=self._now(attempt), asked=True)
+        counted = self._table.ask(attempt, found)
         attempt, call = counted.call, counted.opened
         self._hand_on(found)
         self._tidy()
@@ -297,23 +297,6 @@ class Guard:
         if (action is not _ALLOW) is not call.refused:
             self._note_change(attempt, call, decision)
         return JudgedAttempt(decision, attempt, is_new_end)
-
-    def _count(self, attempt: ToolCall, found: list[Finding]) -> Counted:
-        """Fold an attempt into its session.
-
-        An attempt that was counted before is not counted again: what rules have against it is kept with the open
-        call. Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
-        """
-        table = self._table
-        attempt = replace(read_attempt(attempt), time=self._now(attempt), asked=True)
-        counted = table.feed_now(attempt, found) or table.find_counted(attempt)
-        # A call that another policy judged may have been announced several times, and each may be taken for this one.
-        while counted is None or counted.opened.objections is None:
-            if counted is not None:
-                table.forget_call(attempt.session_id, counted.opened)
-            attempt = replace(attempt, event_id="")
-            counted = table.feed_now(attempt, found)
-        return counted
 
     def _note_change(self, attempt: ToolCall, call: OpenCall, decision: Decision) -> None:
         """Fold a refusal into the rules' states: a blocked confirmation confirms nothing. So for one taken back."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, SessionEnd
 from stream_guard.judge.rows import pack
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.storage.stores import MemoryStore
 
 
@@ -18,7 +18,7 @@ class EndPreview:
         self.policy = policy
         self._engine = Engine(policy, Counts(), mode="inline")
 
-    def open_obligations(self, table: Judge, session_id: str) -> list[Finding]:
+    def open_obligations(self, table: SessionTable, session_id: str) -> list[Finding]:
         """Return what each rule would find at the end; nothing for a session that is closed already.
 
         A session that the table does not know has done nothing yet. Rules in shadow mode hold nobody up, and a
@@ -33,6 +33,6 @@ class EndPreview:
                 slot.last = None
             store.put(session_id, pack(copy, self._engine), None)
         found: list[Finding] = []
-        scratch = Judge(self._engine, store, Counts(), table.limits, shared_clock=False)
+        scratch = SessionTable(self._engine, store, Counts(), table.limits, shared_clock=False)
         scratch.feed_now(SessionEnd(session_id=session_id), found)
         return [finding for finding in found if finding.at == "end" and not finding.shadow]

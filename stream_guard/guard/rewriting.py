@@ -14,10 +14,10 @@ from msgspec.structs import replace as replace_event
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.equality import json_equal
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import ToolCall
 from stream_guard.judge.objections import HIT
 from stream_guard.judge.spec import Policy, change_all
+from stream_guard.judge.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
@@ -45,7 +45,7 @@ class Rewriter:
         """Return the call with the changes of every rule that objects to it."""
         if self._engine is None or not isinstance(attempt.args, dict) or attempt.contested:
             return Rewritten(attempt)
-        table = Judge(self._engine, MemoryStore(), Counts(), self._limits, shared_clock=False)
+        table = SessionTable(self._engine, MemoryStore(), Counts(), self._limits, shared_clock=False)
         counted = table.feed_now(attempt, [])
         objections = counted.opened.objections if counted is not None else None
         hits = sorted({one.rule for one in objections or () if one.cause == HIT})

@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.learning.candidates import RuleCandidate
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
@@ -39,7 +39,7 @@ def judge(
     events: Iterable[Event], policies: Sequence[Policy], policy_of: Mapping[str, Sequence[int]], limits: SessionLimits
 ) -> list[Fired]:
     """Judge each session by the policies whose places are given for it, reading the events once."""
-    tables: list[Judge] = [open_table(policy, limits=limits) for policy in policies]
+    tables: list[SessionTable] = [open_table(policy, limits=limits) for policy in policies]
     found: list[list[Finding]] = [[] for _ in policies]
     for event in events:
         for place in policy_of.get(event.session_id, ()):

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 
 # The empty table of the policy that was used last: for a short session, making one takes longer than judging it.
-_idle: Final[list[Judge]] = []
+_idle: Final[list[SessionTable]] = []
 
 
 def evaluate(
@@ -32,7 +32,7 @@ def evaluate(
     return found
 
 
-def _take_idle(policy: Policy) -> Judge:
+def _take_idle(policy: Policy) -> SessionTable:
     """Return a table without sessions that nobody else has: the one from last time, or a new one."""
     try:
         table = _idle.pop()  # at once, not after a look: another thread may want it too

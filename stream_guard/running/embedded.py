@@ -20,9 +20,9 @@ from stream_guard.decoding.watching import Watch, watched
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.observability.run_status import RunStatus
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.ports import BatchedSource, Record, Source
@@ -56,7 +56,7 @@ class EmbeddedRunner:
         *,
         source: Source,
         pipeline: Pipeline,
-        table: Judge,
+        table: SessionTable,
         alerts: JudgedAlerts,
         dead_letters: DeadLetters,
         checkpoint: Checkpoint | None = None,

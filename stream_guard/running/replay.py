@@ -19,9 +19,9 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, resolved
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
@@ -109,7 +109,7 @@ class ShareReader:
         self,
         source: Source,
         selection: EventSelection,
-        table: Judge,
+        table: SessionTable,
         *,
         progress: Checkpoint | None = None,
         stopped: Callable[[], bool] = lambda: False,

@@ -27,10 +27,10 @@ from stream_guard.guard.inline import Guard
 from stream_guard.judge.conditions import CONDITION_DEFINITION
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, GateDecision, Json, Turn, UserMessage
 from stream_guard.judge.rule import Example, RuleType
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -151,9 +151,9 @@ def check_restart(policy: Policy, trace: Trace, _other: Trace) -> None:
     _expect("restart", _ids(found), _ids(evaluate(events(trace), policy)), trace)
 
 
-def _stored_table(policy: Policy, store: MemoryStore) -> Judge:
+def _stored_table(policy: Policy, store: MemoryStore) -> SessionTable:
     counts = Counts()
-    return Judge(Engine(policy, counts), store, counts, shared_clock=False)
+    return SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
 
 
 def check_isolation(policy: Policy, trace: Trace, other: Trace) -> None:
@@ -177,7 +177,7 @@ def check_agreement(policy: Policy, trace: Trace, other: Trace) -> None:
 
 def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
     counts, found = Counts(), list[Finding]()
-    table = Judge(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
+    table = SessionTable(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
     for event in ordered:
         table.feed(event, found)
         table.commit()

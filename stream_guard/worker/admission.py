@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.shares import BETWEEN
+from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
 from stream_guard.worker.cross_session.table import SendingTable
 from stream_guard.worker.store import PartitionStore
@@ -17,7 +17,7 @@ _BETWEEN: Final = BETWEEN.encode()
 class PartitionAdmission:
     """Admits the events of a partition's records that no session contains, one topic at a time."""
 
-    def __init__(self, store: PartitionStore, table: Judge, *, has_tenants: bool) -> None:
+    def __init__(self, store: PartitionStore, table: SessionTable, *, has_tenants: bool) -> None:
         self._store = store
         self._table = table
         self._sending = table if isinstance(table, SendingTable) else None

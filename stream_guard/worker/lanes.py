@@ -8,9 +8,9 @@ from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.evaluation import Findings
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event
 from stream_guard.judge.shares import share_of, tenant_session
+from stream_guard.judge.table import SessionTable
 from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.store import PartitionStore
@@ -51,7 +51,7 @@ class LaneStore:
                 yield session_id, deadline
 
 
-class TenantLanes(Judge):
+class TenantLanes(SessionTable):
     """The sessions of everybody but the tenants that are held back, and a table for each of those, under one clock."""
 
     def __init__(
@@ -65,7 +65,7 @@ class TenantLanes(Judge):
     ) -> None:
         engines = by_share(held)
         self._held = {
-            share: Judge(own, LaneStore(store, frozenset((share,)), owns=True), counts, limits, clock=clock)
+            share: SessionTable(own, LaneStore(store, frozenset((share,)), owns=True), counts, limits, clock=clock)
             for share, own in engines.items()
         }
         super().__init__(engine, LaneStore(store, frozenset(engines), owns=False), counts, limits, clock=clock)

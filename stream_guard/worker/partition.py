@@ -9,9 +9,9 @@ from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.shares import share_of
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import SessionLimits
@@ -50,10 +50,10 @@ class SessionPartition:
         skew = limits.max_future_skew
         clock = SharedClock(receiver or now, skew=skew, live=True, quorum=QUORUM)
         self._sending = SendingTable(engine, store, counts, limits, clock=clock) if engine.cross_session else None
-        self._table: Judge = self._sending or (
+        self._table: SessionTable = self._sending or (
             TenantLanes(store, engine, held, counts, limits, clock)
             if held
-            else Judge(engine, store, counts, limits, clock=clock)
+            else SessionTable(engine, store, counts, limits, clock=clock)
         )
         self._version = engine.policy.version
         self._held = {share: own.policy.version for share, own in by_share(held or {}).items()}

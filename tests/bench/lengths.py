@@ -8,8 +8,8 @@ import msgspec
 
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.table import SessionTable
 from stream_guard.registry import Registry
 from stream_guard.storage.stores import MemoryStore
 from tests.bench.measure import Work, best_of
@@ -29,7 +29,7 @@ def measure(registry: Registry) -> dict[str, Any]:
 
         def work() -> None:
             counts, found = Counts(), list[Finding]()
-            table = Judge(Engine(rules, counts), MemoryStore(), counts)
+            table = SessionTable(Engine(rules, counts), MemoryStore(), counts)
             for line in lines:
                 table.feed(decode(line), found)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall, Turn
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -44,7 +44,7 @@ def _policy() -> Policy:
 def _fill(sessions: int) -> dict[str, float]:
     counts, found = Counts(), list[Finding]()
     store = MemoryStore()
-    table = Judge(Engine(_policy(), counts), store, counts, SessionLimits(max_live=2 * sessions, in_memory=1000))
+    table = SessionTable(Engine(_policy(), counts), store, counts, SessionLimits(max_live=2 * sessions, in_memory=1000))
     before = _resident()
     usage = {"usage": {"input_tokens": 10, "output_tokens": 5}}
     for number in range(sessions):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -91,11 +91,11 @@ def on_the_stream(trace: list[Event], policy: Policy) -> list[Finding]:
     store, found = MemoryStore(), list[Finding]()
     for event in trace:
         counts = Counts()
-        table = Judge(Engine(policy, counts, mode="stream"), store, counts)
+        table = SessionTable(Engine(policy, counts, mode="stream"), store, counts)
         table.feed(event, found)
         table.commit()
     counts = Counts()
-    Judge(Engine(policy, counts, mode="stream"), store, counts).end_all(found)
+    SessionTable(Engine(policy, counts, mode="stream"), store, counts).end_all(found)
     return found
 
 

@@ -18,8 +18,8 @@ import msgspec
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
+from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
 from stream_guard.steady_clock import receiver_time
@@ -54,7 +54,7 @@ class ReceivingPartition:
         self._grace = grace
         self._furthest = FurthestWatermarks(store.furthest, grace)
         clock = SharedClock(now, skew=limits.max_future_skew)
-        self._table = Judge(engine, store, engine.counts, limits, clock=clock)
+        self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
         self._stored: set[int] = set()  # offsets of waiting events that have a row
         stored = None if store.progress is None else store.progress.watermark

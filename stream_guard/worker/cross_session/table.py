@@ -9,10 +9,10 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.cross_session import CrossSessionRules
 from stream_guard.judge.evaluation import Findings, Objections
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, SessionEnd
 from stream_guard.judge.ports import Store
 from stream_guard.judge.session import Session
+from stream_guard.judge.table import SessionTable
 from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.rows import EventPosition
@@ -21,7 +21,7 @@ OutgoingEvent: TypeAlias = tuple[EventPosition, str, int, list[int], Event]
 """An event for a key value: its position, the key value, the turns and the memory of its session, and the event."""
 
 
-class SendingTable(Judge):
+class SendingTable(SessionTable):
     """Sessions whose events go to the cross-session rules of other partitions. None is evaluated here."""
 
     def __init__(self, engine: Engine, store: Store, counts: Counts, limits: SessionLimits, clock: SharedClock) -> None:

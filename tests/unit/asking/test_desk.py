@@ -39,7 +39,7 @@ class Clock:
         return self.late.pop() if self.late else self.now
 
 
-class Judge:
+class SessionTable:
     """A judge in this process: what it says, and what it was asked."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -85,7 +85,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def asking(database: Database, judge: Judge, **settings: Any) -> Iterator[QuestionDesk]:
+def asking(database: Database, judge: SessionTable, **settings: Any) -> Iterator[QuestionDesk]:
     """A desk that asks until it is left."""
     clock, counts = settings.pop("clock", Clock()), settings.pop("counts", None)
     chosen = JudgeSettings(**{"url": "http://judge", "model": "m", "concurrency": 2, "patience": 20.0, **settings})
@@ -104,7 +104,7 @@ def ask_all(desk: QuestionDesk, findings: list[Finding]) -> dict[str, Answer | N
 
 
 def test_an_answer_stays_and_nobody_is_asked_again(database: Database) -> None:
-    first, second = Judge(), Judge()
+    first, second = SessionTable(), SessionTable()
     with asking(database, first) as desk:
         answers = ask_all(desk, [finding(0)])
     with asking(database, second) as desk:
@@ -117,7 +117,7 @@ def test_an_answer_stays_and_nobody_is_asked_again(database: Database) -> None:
 
 
 def test_findings_with_one_question_wait_for_one_call(database: Database) -> None:
-    judge = Judge()
+    judge = SessionTable()
     with asking(database, judge) as desk:
         answers = ask_all(desk, [finding(number, text="same") for number in range(5)])
     assert len(answers) == 5
@@ -126,7 +126,7 @@ def test_findings_with_one_question_wait_for_one_call(database: Database) -> Non
 
 def test_what_was_taken_and_not_told_comes_again_after_a_crash(database: Database) -> None:
     clock = Clock()
-    with asking(database, Judge(), clock=clock) as desk:
+    with asking(database, SessionTable(), clock=clock) as desk:
         desk.put([finding(0)], "v1")
         assert desk.drain()
         assert [one.finding.alert_id for one in desk.take()] == ["kind-0"]
@@ -148,7 +148,7 @@ def test_what_was_taken_and_not_told_comes_again_after_a_crash(database: Databas
 def test_no_more_calls_are_made_than_a_budget_allows(
     database: Database, settings: dict[str, Any], budget: dict[str, Any]
 ) -> None:
-    judge, counts = Judge(), Counts()
+    judge, counts = SessionTable(), Counts()
     with asking(database, judge, counts=counts, **settings) as desk:
         answers = ask_all(desk, [finding(number, tenant="t", **budget) for number in range(8)])
         assert desk.put([finding(9, tenant="t", **budget)], "v1") == [finding(9, tenant="t", **budget)]
@@ -159,7 +159,7 @@ def test_no_more_calls_are_made_than_a_budget_allows(
 
 
 def test_a_tenant_without_a_budget_of_its_own_does_not_use_up_that_of_others(database: Database) -> None:
-    judge = Judge()
+    judge = SessionTable()
     with asking(database, judge, tenant_calls_per_day=2) as desk:
         ask_all(desk, [finding(number, tenant="loud") for number in range(6)])
         answers = ask_all(desk, [finding(10, tenant="quiet")])
@@ -169,10 +169,10 @@ def test_a_tenant_without_a_budget_of_its_own_does_not_use_up_that_of_others(dat
 def test_a_question_of_a_new_day_is_not_counted_on_the_day_before(database: Database) -> None:
     clock = Clock()
     chosen = {"clock": clock, "calls_per_day": 1, "concurrency": 1}
-    with asking(database, Judge(), **chosen) as desk:
+    with asking(database, SessionTable(), **chosen) as desk:
         assert ask_all(desk, [finding(0)])["kind-0"] is not None
     settings = JudgeSettings(url="http://judge", model="m", calls_per_day=1, concurrency=1, patience=20.0)
-    desk = QuestionDesk(database, settings, Judge(), owner="test", clock=clock)
+    desk = QuestionDesk(database, settings, SessionTable(), owner="test", clock=clock)
     clock.now += DAY
     desk.put([finding(1)], "v1")
     clock.late = [NOON]  # whoever asks looked at the clock before midnight
@@ -183,7 +183,7 @@ def test_a_question_of_a_new_day_is_not_counted_on_the_day_before(database: Data
 
 
 def test_a_new_day_has_a_new_budget(database: Database) -> None:
-    judge, clock = Judge(), Clock()
+    judge, clock = SessionTable(), Clock()
     with asking(database, judge, clock=clock, calls_per_day=1) as desk:
         assert sum(one is not None for one in ask_all(desk, [finding(0), finding(1)]).values()) == 1
         clock.now += DAY
@@ -195,7 +195,7 @@ def test_a_new_day_has_a_new_budget(database: Database) -> None:
 def test_what_a_call_did_not_cost_can_be_spent_again(database: Database) -> None:
     settings = JudgeSettings(input_price=1.0, output_price=1.0)
     amount = worst_case("Be kind.", finding(0).inquiry.excerpt, settings)  # type: ignore[union-attr]
-    judge = Judge(*[says(violated=True, cost=amount // 4 / NANOS)] * 100)
+    judge = SessionTable(*[says(violated=True, cost=amount // 4 / NANOS)] * 100)
     spend = {"input_price": 1.0, "output_price": 1.0, "dollars_per_day": 2 * amount / NANOS, "concurrency": 1}
     with asking(database, judge, **spend) as desk:
         ask_all(desk, [finding(number) for number in range(9)])
@@ -206,7 +206,7 @@ def test_what_a_call_did_not_cost_can_be_spent_again(database: Database) -> None
 def test_a_call_whose_cost_nobody_tells_has_cost_the_worst_case(database: Database) -> None:
     settings = JudgeSettings(input_price=1.0, output_price=1.0)
     amount = worst_case("Be kind.", finding(0).inquiry.excerpt, settings)  # type: ignore[union-attr]
-    judge = Judge(*[says(violated=None, counted=False)] * 100)
+    judge = SessionTable(*[says(violated=None, counted=False)] * 100)
     spend = {"input_price": 1.0, "output_price": 1.0, "dollars_per_day": 3.5 * amount / NANOS}
     with asking(database, judge, **spend) as desk:
         ask_all(desk, [finding(number) for number in range(9)])
@@ -216,7 +216,7 @@ def test_a_call_whose_cost_nobody_tells_has_cost_the_worst_case(database: Databa
 def test_a_process_that_dies_in_a_call_has_spent_its_budget_and_the_question_goes_to_another(
     database: Database,
 ) -> None:
-    clock, judge = Clock(), Judge()
+    clock, judge = Clock(), SessionTable()
     dead = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=2), judge, owner="test", clock=clock)
     dead.put([finding(0), finding(1)], "v1")
     assert dead._claim() is not None  # and nothing more is heard of it
@@ -230,7 +230,7 @@ def test_a_process_that_dies_in_a_call_has_spent_its_budget_and_the_question_goe
 
 def test_a_question_is_given_up_after_three_processes_died_with_it(database: Database) -> None:
     clock = Clock()
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), Judge(), owner="test", clock=clock)
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), SessionTable(), owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     for _ in range(3):
         assert desk._claim() is not None
@@ -241,7 +241,7 @@ def test_a_question_is_given_up_after_three_processes_died_with_it(database: Dat
 
 
 def test_an_endpoint_that_asks_to_wait_is_asked_again_after_that(database: Database) -> None:
-    clock, judge = Clock(), Judge(says(violated=None, cost=0.0, retry=7.0))
+    clock, judge = Clock(), SessionTable(says(violated=None, cost=0.0, retry=7.0))
     desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), judge, owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     claim = desk._claim()
@@ -265,7 +265,7 @@ def test_a_judge_that_raises_has_given_no_answer(database: Database) -> None:
 
 def test_a_flood_of_questions_writes_no_more_than_so_many(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_guard.asking.desk._MOST_OPEN", 20)
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=10**6), Judge(), owner="test")
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=10**6), SessionTable(), owner="test")
     left = desk.put([finding(number, calls_per_day=10**6) for number in range(50)], "v1")
     assert len(left) == 30
     assert len(inquiries.listing(database)) == 20
@@ -324,7 +324,7 @@ def test_what_is_no_answer_costs_the_worst_case_and_ends_no_thread(database: Dat
 
 def test_an_answer_that_comes_late_changes_no_answer(database: Database) -> None:
     clock = Clock()
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), Judge(), owner="test", clock=clock)
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), SessionTable(), owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     slow = desk._claim()
     clock.now += 3600
@@ -347,7 +347,7 @@ def test_budgets_take_all_or_nothing(database: Database) -> None:
 
 
 def test_verdicts_of_people_are_held_against_the_judges(database: Database) -> None:
-    judge = Judge(says(violated=True), says(violated=True), says(violated=True), says(violated=False))
+    judge = SessionTable(says(violated=True), says(violated=True), says(violated=True), says(violated=False))
     with asking(database, judge, concurrency=1) as desk:
         answers = ask_all(desk, [finding(number) for number in range(4)])
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -26,7 +26,7 @@ PLAIN = POLICY.replace("max_out_of_orderness: 1h, ", "")
 REGISTRY = build_registry()
 
 
-def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> Judge:
+def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> SessionTable:
     loaded = load_policy(policy, REGISTRY, file="p.yaml")
     return open_table(loaded, counts, SessionLimits(**limits), store, mode="stream")
 

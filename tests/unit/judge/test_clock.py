@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
+from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.stores import MemoryStore
@@ -75,7 +75,7 @@ class Stream:
 
     def open(self) -> None:
         engine = Engine(self.policy, self.counts, mode="stream")
-        self.table = Judge(engine, self.store, self.counts, clock=self.clock)
+        self.table = SessionTable(engine, self.store, self.counts, clock=self.clock)
 
     def restart(self) -> None:
         self.table.commit()

@@ -44,10 +44,10 @@ def itself() -> dict[str, Any]:
     return value
 
 
-Judge: TypeAlias = Callable[[Counts, list[Event]], list[Finding]]
+SessionTable: TypeAlias = Callable[[Counts, list[Event]], list[Finding]]
 
 
-def by_table(mode: Mode) -> Judge:
+def by_table(mode: Mode) -> SessionTable:
     def judge(counts: Counts, events: list[Event]) -> list[Finding]:
         found: list[Finding] = []
         table = open_table(POLICY, counts, mode=mode)
@@ -65,7 +65,7 @@ def by_guard(counts: Counts, events: list[Event]) -> list[Finding]:
     return [finding for event in events for finding in guard.observe(event)]
 
 
-MODES: dict[str, Judge] = {
+MODES: dict[str, SessionTable] = {
     "inline": by_guard,
     "stream": by_table("stream"),
     "batch": by_table("batch"),

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
 from stream_guard.judge.rule import Mode
+from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -47,7 +47,7 @@ class Run:
         engine = Engine(self.policy, self.counts, mode=self.mode)
         clock = SharedClock(lambda: WALL, quorum=QUORUM)
         shared = self.mode == "stream"
-        self.table = Judge(engine, self.store, self.counts, self.limits, shared_clock=shared, clock=clock)
+        self.table = SessionTable(engine, self.store, self.counts, self.limits, shared_clock=shared, clock=clock)
 
     def tell(self, what: str, time: float | None = None, session: str = "s") -> None:
         self.told += 1

@@ -10,9 +10,9 @@ import pytest
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -152,7 +152,7 @@ def test_what_a_gate_remembers_survives_a_restart() -> None:
     policy, store, found = one_rule_policy(EveryCall, {}, when=GATE), MemoryStore(), list[Finding]()
     for event in events([ask(900), {"call": "a"}]):
         counts = Counts()
-        table = Judge(Engine(policy, counts), store, counts)
+        table = SessionTable(Engine(policy, counts), store, counts)
         table.feed(event, found)
         table.commit()
     assert [finding.detail for finding in found] == ["a 1"]
@@ -174,11 +174,11 @@ def test_a_result_reaches_the_state_of_its_calls_key(restart: bool) -> None:
     policy, store, found = one_rule_policy(Results, {}, key=("session", "args.to.0")), MemoryStore(), list[Finding]()
     trace = [{"call": "quiet", "id": "1", "args": {"to": ["x"]}}, {"call": "quiet", "id": "2", "args": {"to": ["x"]}}]
     counts = Counts()
-    table = Judge(Engine(policy, counts), store, counts)
+    table = SessionTable(Engine(policy, counts), store, counts)
     for event in events([*trace, {"result": "quiet", "id": "1"}]):
         if restart:
             table.commit()
-            table = Judge(Engine(policy, counts), store, counts)
+            table = SessionTable(Engine(policy, counts), store, counts)
         table.feed(event, found)
     assert [finding.detail for finding in found] == ["quiet after 2"]
 
@@ -199,7 +199,7 @@ def test_a_key_without_session_spans_sessions() -> None:
 
 def test_states_are_bounded_by_forgetting_the_oldest_keyed_one() -> None:
     policy, counts = one_rule_policy(EveryCall, {}, key=("session", "args.n")), Counts()
-    table = Judge(Engine(policy, counts, max_states=2), MemoryStore(), counts)
+    table = SessionTable(Engine(policy, counts, max_states=2), MemoryStore(), counts)
     found: list[Finding] = []
     for event in events([{"call": "a", "args": {"n": n}} for n in (1, 2, 3, 1)]):
         table.feed(event, found)
@@ -252,7 +252,7 @@ def test_an_edited_rule_does_not_read_the_old_ones_memory() -> None:
     gates: list[Any] = [None, []]
     for number, when in enumerate(gates):
         policy = one_rule_policy(EveryCall, {}, when=when)
-        table = Judge(Engine(policy, counts), store, counts)
+        table = SessionTable(Engine(policy, counts), store, counts)
         [event] = events([{"call": "a", "event_id": f"e{number}"}])
         table.feed(event, found)
         table.commit()

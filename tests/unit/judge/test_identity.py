@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import content_digest, content_of
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -32,7 +32,7 @@ class Stream:
         self.open()
 
     def open(self) -> None:
-        self.table = Judge(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
+        self.table = SessionTable(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
 
     def restart(self) -> None:
         self.table.commit()

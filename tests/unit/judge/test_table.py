@@ -11,9 +11,9 @@ import stream_guard as sg
 from stream_guard.errors import DecodeError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
@@ -74,7 +74,9 @@ class Table:
     def __init__(self, *, shared_clock: bool = True, late: float = 0.0, limits: SessionLimits | None = None) -> None:
         policy = Policy(rules=(rule_spec(AnswerWithin, {}),), version="t", idle=1800, max_out_of_orderness=late)
         self.counts, self.store, self.policy = Counts(), MemoryStore(), policy
-        self.table = Judge(Engine(policy, self.counts), self.store, self.counts, limits, shared_clock=shared_clock)
+        self.table = SessionTable(
+            Engine(policy, self.counts), self.store, self.counts, limits, shared_clock=shared_clock
+        )
         self.fed = 0
 
     def feed(self, trace: Iterable[dict[str, Any]]) -> list[str]:
@@ -189,7 +191,7 @@ def test_buffered_events_survive_a_restart() -> None:
     table = Table(late=5)
     table.feed([{"call": "ask", "at": 100}])
     table.table.commit()
-    again = Judge(Engine(table.policy, table.counts), table.store, table.counts, shared_clock=False)
+    again = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, shared_clock=False)
     found: list[Finding] = []
     again.end_all(found)
     assert [finding.detail for finding in found] == ["no answer by 160", "end end_of_input at 1900.0, asked 1"]
@@ -199,7 +201,7 @@ def test_deadlines_survive_a_restart() -> None:
     table = Table()
     table.feed([{"call": "ask", "at": 100}])
     table.table.commit()
-    again = Judge(Engine(table.policy, table.counts), table.store, table.counts)
+    again = SessionTable(Engine(table.policy, table.counts), table.store, table.counts)
     found: list[Finding] = []
     again.advance(160, found)
     assert [finding.detail for finding in found] == ["no answer by 160"]
@@ -265,7 +267,7 @@ def test_a_restart_forgets_no_event_id() -> None:
     for name in ("a", "b", "c", "c"):
         table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
         table.table.commit()
-        table.table = Judge(Engine(table.policy, table.counts), table.store, table.counts, table.table.limits)
+        table.table = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, table.table.limits)
     table.table.feed(ToolCall(session_id="s", event_id="a", tool="x"), [])
     assert table.counts.duplicate_events == 2
 
@@ -281,11 +283,11 @@ def test_an_event_without_a_time_stays_behind_the_buffered_ones_before_it(restar
         {"call": "d"},
         {"call": "e", "at": 102},
     ]
-    table = Judge(Engine(policy, counts), store, counts, shared_clock=False)
+    table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
     for event in events(trace, "s"):
         table.feed(event, found)
         if restarts:
             table.commit()
-            table = Judge(Engine(policy, counts), store, counts, shared_clock=False)
+            table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
     table.end_all(found)
     assert [finding.detail for finding in found] == ["abcde"]

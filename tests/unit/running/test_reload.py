@@ -17,9 +17,9 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import PolicyError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
@@ -211,7 +211,7 @@ class Swapped:
 
     def __init__(self, policy: Policy) -> None:
         self.counts = Counts()
-        self.table = Judge(Engine(policy, self.counts), MemoryStore(), self.counts)
+        self.table = SessionTable(Engine(policy, self.counts), MemoryStore(), self.counts)
         self.fed = 0
 
     def use(self, policy: Policy) -> None:
@@ -349,7 +349,7 @@ class Sent:
 
 def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert], Counts]:
     reloading, counts, sink = ReloadingPolicy(file, REGISTRY), Counts(), Sent()
-    table = Judge(Engine(reloading.current, counts, mode="stream"), MemoryStore(), counts)
+    table = SessionTable(Engine(reloading.current, counts, mode="stream"), MemoryStore(), counts)
     letters = DeadLetters(None, counts, format_name="native")
     runner = EmbeddedRunner(
         source=Lines(steps),
