@@ -98,6 +98,7 @@ class Reference:
         self.keys: dict[Any, list[Life]] = {}  # the last life, and the one before a pause
         self.found: dict[Any, Found] = {}
         self.met: Counter[str] = Counter()
+        self.tried = 0  # attempts, in all sessions
 
     def feed(self, event: Event) -> None:
         session = self.sessions.setdefault(event.session_id, Session(event.session_id))
@@ -302,7 +303,8 @@ class Reference:
             return
         counted = (call.call_id, call.tool, read.same(call.args))
         session.told[counted] += 1
-        call = replace(call, attempt=len(session.attempts))
+        call = replace(call, attempt=self.tried)
+        self.tried += 1
         session.attempts.append(Attempt(call, call.call_id, by_block=by_block, by_event=not by_block))
         self._judge(session, call, (*counted, session.told[counted]))
 
