@@ -19,8 +19,8 @@ from stream_guard.alerting.queues import SinkQueue
 from stream_guard.errors import SinkError, StoreError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Alert, Finding
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.ports import Sink
-from stream_guard.steady_clock import steady_time
 
 Result = TypeVar("Result")
 

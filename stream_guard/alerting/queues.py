@@ -16,8 +16,8 @@ from stream_guard.alerting.summaries import sum_up
 from stream_guard.errors import SinkError, StoreError
 from stream_guard.judge.counts import Counts, DeliveryResult
 from stream_guard.judge.model import Alert
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.ports import ResolvingSink, Sink
-from stream_guard.steady_clock import steady_time
 
 _BATCH: Final = 100  # alerts that a sink is given at once
 _FIRST_PAUSE: Final = 0.5  # seconds after the first failure; doubled with each

@@ -25,10 +25,10 @@ from stream_guard.history.records import from_text, to_text
 from stream_guard.judge.counts import Counts, InquiryResult
 from stream_guard.judge.model import Finding, resolved
 from stream_guard.judge.ports import Answer
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.ports import Question
 from stream_guard.redaction import redact_text
 from stream_guard.settings import JudgeSettings
-from stream_guard.steady_clock import steady_time
 
 _TRIES: Final = 3
 _AT_ONCE: Final = 200  # settled findings that are handed back together
@@ -48,7 +48,7 @@ _logger = logging.getLogger(__name__)
 AskJudge = Callable[[Question], Answer | None]
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True):
+class _CountableAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer whose values can be counted and kept: a judge is a stranger's code and may return anything."""
 
     violated: bool | None
@@ -255,7 +255,7 @@ class QuestionDesk(AnswerRecord):
             answer = self._judge(question)
             if answer is None:
                 return _no_answer("no judge is set up; see judge.url", is_counted=True)
-            return Answer(**msgspec.structs.asdict(msgspec.convert(answer, _Said, from_attributes=True)))
+            return Answer(**msgspec.structs.asdict(msgspec.convert(answer, _CountableAnswer, from_attributes=True)))
         except msgspec.ValidationError as error:
             return _no_answer(f"the judge returned no answer: {error}")
         except BaseException as error:  # noqa: BLE001  # it may raise anything, SystemExit too; that is no answer

@@ -25,7 +25,7 @@ from stream_guard.running.replay import Replay
 _STRETCH: Final = 10_000  # records that each process reads before all of them wait for each other
 
 
-class Judged(NamedTuple):
+class JudgedRecordings(NamedTuple):
     """What became of recordings."""
 
     found: list[Finding]
@@ -33,7 +33,7 @@ class Judged(NamedTuple):
     dead_letters: DeadLetters
 
 
-def judge(job: Job, assembly: Assembly) -> Judged:
+def judge(job: Job, assembly: Assembly) -> JudgedRecordings:
     """Run every record of every source; all sessions end with the input."""
     counts = Counts()
     letters = assembly.open_dead_letters(None, job.form, counts)
@@ -50,7 +50,7 @@ def judge(job: Job, assembly: Assembly) -> Judged:
     counts.add(replay.summary().counts)
     if job.asks:
         found = ask_judge(found, Engine(job.load(assembly), counts), assembly)
-    return Judged([from_here(finding) for finding in found], counts, letters)
+    return JudgedRecordings([from_here(finding) for finding in found], counts, letters)
 
 
 def ask_judge(found: list[Finding], engine: Engine, assembly: Assembly) -> list[Finding]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.kafka.address import Address, parse_address
-from stream_guard.steady_clock import steady_time
+from stream_guard.observability.steady_clock import steady_time
 
 if TYPE_CHECKING:
     from stream_guard.kafka.client import Connection

@@ -24,6 +24,7 @@ from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.table import SessionTable
 from stream_guard.observability.run_status import RunStatus
+from stream_guard.observability.steady_clock import receiver_time
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.assembly import Assembly, start_desk
@@ -42,7 +43,6 @@ from stream_guard.sources import is_written
 from stream_guard.sources.kafka import KafkaSource
 from stream_guard.sources.marks import MarkedSource
 from stream_guard.sources.otlp import OtlpSource
-from stream_guard.steady_clock import receiver_time
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
 _PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes on for months, a check does not

@@ -18,10 +18,10 @@ from stream_guard.errors import SettingsError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.spec import Policy
+from stream_guard.observability.steady_clock import receiver_time, steady_time
 from stream_guard.ports import Decoder
 from stream_guard.redaction import redact_text
 from stream_guard.settings import Settings
-from stream_guard.steady_clock import receiver_time, steady_time
 from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender

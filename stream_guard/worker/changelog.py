@@ -23,7 +23,7 @@ from math import inf
 from typing import Any, Final, NamedTuple, Protocol
 
 from stream_guard.errors import StoreError
-from stream_guard.steady_clock import steady_time
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.epoch import EpochFence, epoch_of
 from stream_guard.worker.rows import owner_key
 from stream_guard.worker.store import RowChange

@@ -162,7 +162,7 @@ def test_number_on_the_page_is_the_one_in_the_code(name: str, said: str) -> None
 
 
 STAMPED = {"index", "attempt"}
-STAMPED_OF = {"turn": {"text", "tools"}, "decision": {"args"}, "tool_result": {"args"}}
+STAMPED_OF = {"tool_call": {"before"}, "turn": {"text", "tools"}, "decision": {"args"}, "tool_result": {"args"}}
 
 
 def section(kind: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -40,10 +41,12 @@ def passed_by(folder: Path) -> list[tuple[Path, str]]:
             calls.append((Path(frame.f_code.co_filename), frame.f_code.co_name))
 
     sys.setprofile(profile)
+    threading.setprofile(profile)  # alerts are handed to a sink in a thread of its own
     try:
         sg.run(events, policy, alerts=[f"jsonl:{folder / 'alerts.jsonl'}"], checkpoint=folder / "progress.db")
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
     assert "confirm-before-refund" in (folder / "alerts.jsonl").read_text()
     return calls
 

@@ -16,10 +16,10 @@ from stream_guard.alerting.routes import AlertRoute
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
+from stream_guard.observability.steady_clock import SteadyClock
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.steady_clock import SteadyClock
 from stream_guard.testing import alert
 from stream_guard.worker.changelog import STALE, ChangelogTable
 from stream_guard.worker.epoch import EpochFence

@@ -23,12 +23,12 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Alert
+from stream_guard.observability.steady_clock import SteadyClock
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
-from stream_guard.steady_clock import SteadyClock
 from stream_guard.worker.assembly import WorkerParts, build_stages
 from stream_guard.worker.epoch import EpochFence
 from stream_guard.worker.fetched_records import TopicPartition

@@ -20,9 +20,9 @@ from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Finding
 from stream_guard.judge.table import SessionTable
+from stream_guard.observability.steady_clock import receiver_time
 from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
-from stream_guard.steady_clock import receiver_time
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
 from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks, clock_of, is_stale
 from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix

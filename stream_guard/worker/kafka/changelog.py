@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from faust.stores.memory import Store
 
 from stream_guard.errors import StoreError
-from stream_guard.steady_clock import steady_time
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.changelog import ChangelogTable, LoggedRow
 from stream_guard.worker.store import RowChange
 

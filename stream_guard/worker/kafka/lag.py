@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from faust.transport.drivers.aiokafka import Consumer
 from faust.types import TP
 
-from stream_guard.steady_clock import steady_time
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.stages import TopicRouter
 

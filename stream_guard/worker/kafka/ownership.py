@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_guard.errors import SourceError, StoreError
-from stream_guard.steady_clock import steady_time
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.changelog import FencedError
 from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.kafka.copying import CopyingConsumer

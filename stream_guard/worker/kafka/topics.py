@@ -19,8 +19,8 @@ from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME
 from stream_guard.kafka.security import login_failure
 from stream_guard.kafka.writer import Outgoing
+from stream_guard.observability.steady_clock import steady_time
 from stream_guard.settings import Settings
-from stream_guard.steady_clock import steady_time
 from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
 from stream_guard.worker.kafka.login import login_options
 from stream_guard.worker.rows import ROOM, most_bytes, topic_tag
