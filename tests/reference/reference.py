@@ -64,6 +64,7 @@ class Life:
     id: str
     key: tuple[str, ...] = ("session",)
     values: tuple[str, ...] = ()
+    began: float | None = None  # the earliest time in it, by which its end is known
     clock: float | None = None
     lag: float = 0.0  # of its clock behind the shared one, at its last event
     is_over: bool = False  # its end was judged, and nothing came since
@@ -178,7 +179,8 @@ class Reference:
             self._move(session, event.time)
         else:
             self.met["stamp not believed"] += 1
-            event, session.is_over = replace(event, time=session.clock), False
+            event = replace(event, time=session.clock)
+            self._move(session, None)
         self._judge_session(session, event, about)
         return session
 
@@ -195,6 +197,7 @@ class Reference:
             self._fire_deadlines(life, time)
             life.clock = time
         self.met["late"] += time is not None and time != life.clock
+        life.began = time if life.began is None else min(life.began, life.began if time is None else time)
         life.lag = 0.0 if life.clock is None else max(0.0, self.shared - life.clock)
 
     # -- ends and deadlines
@@ -244,11 +247,9 @@ class Reference:
             elif isinstance(life, Session) and life.part_has_acts:
                 self._slot(spec, life, (life.part,)).opened = True
         end = sg.SessionEnd(session_id=life.id, time=time)
-        # However the end came to light. Without a clock, what was tried tells one end from another.
-        what = life.clock if life.clock is not None else len(life.attempts) if isinstance(life, Session) else None
         for slot in life.slots:
             if slot.spec is spec and slot.opened and spec.slot not in life.unread:
-                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, what)
+                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, life.began)
 
     # -- what rules see
 
