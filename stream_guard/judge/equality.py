@@ -11,7 +11,7 @@ _ABSENT: Final = object()
 
 
 def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
-    """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0."""
+    """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0, and NaN is NaN."""
     if type(left) is str:
         return bool(left == right)
     if isinstance(left, bool) or isinstance(right, bool):
@@ -20,7 +20,7 @@ def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
         return isinstance(right, dict) and len(left) == len(right) and _objects_equal(left, right, _level + 1)
     if isinstance(left, list):
         return isinstance(right, list) and len(left) == len(right) and _lists_equal(left, right, _level + 1)
-    return bool(left == right)
+    return bool(left == right) or (left != left and right != right)  # noqa: PLR0124  # NaN is the same content as NaN
 
 
 def _objects_equal(left: dict[str, Json], right: dict[str, Json], level: int) -> bool:
