@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 from math import inf
 from typing import Any
 
@@ -98,8 +99,8 @@ class Reference:
         self.sessions: dict[str, Session] = {}
         self.keys: dict[Any, list[Life]] = {}  # the last life, and the one before a pause
         self.found: dict[Any, Found] = {}
+        self.numbers = count()  # of attempts, whatever session they are of
         self.met: Counter[str] = Counter()
-        self.tried = 0  # attempts, in all sessions
 
     def feed(self, event: Event) -> None:
         session = self.sessions.setdefault(event.session_id, Session(event.session_id))
@@ -304,8 +305,7 @@ class Reference:
             return
         counted = (call.call_id, call.tool, read.same(call.args))
         session.told[counted] += 1
-        call = replace(call, attempt=self.tried)
-        self.tried += 1
+        call = replace(call, attempt=next(self.numbers))
         session.attempts.append(Attempt(call, call.call_id, by_block=by_block, by_event=not by_block))
         self._judge(session, call, (*counted, session.told[counted]))
 
