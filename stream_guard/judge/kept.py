@@ -241,7 +241,7 @@ class KeptSessions:
         idle = self._engine.idle_of(session.id)
         deadline = inf if session.now == -inf else session.now + idle
         if session.resting:
-            return deadline + idle + session.lag
+            return deadline + session.lag + (idle if session.life is Life.RESTING else 0.0)
         if session.timers:
             # What a late event made due before the clock waits for the session's own events.
             deadline = min([deadline, *[timer for timer in session.timers.values() if timer > session.now]])

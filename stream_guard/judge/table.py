@@ -496,8 +496,11 @@ class SessionTable:
             if self._kept.deadline(session) <= watermark:
                 self._kept.clean.pop(session_id, None)
                 self._touched[session_id] = session
-                if session.life is not LIVE:
+                if session.life is RESTING:
                     self._kept.drop(session)
+                elif session.life is ENDED:  # however far the clock has jumped: it may go on for as long again
+                    session.life = RESTING
+                    session.lag = max(session.lag, watermark - self._idle - session.now)
                 else:
                     self._advance_session(session, watermark - session.lag, out)
                 session = self._touched.get(session_id)

@@ -65,7 +65,7 @@ class Life:
     id: str
     key: tuple[str, ...] = ("session",)
     values: tuple[str, ...] = ()
-    began: float | None = None  # the earliest time in it, by which its end is known
+    shown: int = 0  # how many events rules were shown
     clock: float | None = None
     lag: float = 0.0  # of its clock behind the shared one, at its last event
     is_over: bool = False  # its end was judged, and nothing came since
@@ -112,7 +112,8 @@ class Reference:
         self.met["id again, other content"] += event.event_id in [name for name, _ in session.seen if name]
         session.seen.add((event.event_id, content))
         session.told[what] += not event.event_id
-        if self.has_shared_clock and event.time is not None:
+        says_nothing = session.is_over and isinstance(event, sg.SessionEnd)
+        if self.has_shared_clock and event.time is not None and not says_nothing:
             self.shared = max(self.shared, event.time)
         self._arrive(session, event, (event.event_id or session.told[what], what))
         self._pass_time()
@@ -198,7 +199,6 @@ class Reference:
             self._fire_deadlines(life, time)
             life.clock = time
         self.met["late"] += time is not None and time != life.clock
-        life.began = time if life.began is None else min(life.began, life.began if time is None else time)
         life.lag = 0.0 if life.clock is None else max(0.0, self.shared - life.clock)
 
     # -- ends and deadlines
@@ -248,9 +248,11 @@ class Reference:
             elif isinstance(life, Session) and life.part_has_acts:
                 self._slot(spec, life, (life.part,)).opened = True
         end = sg.SessionEnd(session_id=life.id, time=time)
+        seen = len(life.attempts) if isinstance(life, Session) else life.shown
+        about = seen if life.clock is None else life.clock
         for slot in life.slots:
             if slot.spec is spec and slot.opened and spec.slot not in life.unread:
-                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, life.began)
+                self._tell(slot, spec.rule.on_session_end(end, slot.state), life, "end", time, about)
 
     # -- what rules see
 
@@ -364,6 +366,7 @@ class Reference:
         return lives[0]
 
     def _ask_rules(self, life: Life, event: Event, about: Any, context: dict[str, Any]) -> None:
+        life.shown += 1
         for spec in self.policy.rules:
             address = self._address(spec, life, event)
             if address is None:

@@ -322,6 +322,9 @@ DIFFERED: dict[str, Case] = {
         (call(0.0), call(3000.0, session_id="other"), END, call(9.0), END),
         mode="stream",
     ),
+    "a session that was ended goes on after the clock of others has jumped": Case(
+        (ONE_CALL,), (call(0.0), END, call(9000.0, session_id="other"), call(9.0)), mode="stream"
+    ),
     "half a character inside a value of a key": Case(
         (rule("max_calls", n=1, key=["session", "args.x"]), rule("max_calls", n=2, key=["args.x"]) | {"id": "spans"}),
         (call(0.0, args={"x": ["\ud800"]}), call(1.0, args={"x": ["\ud800"]}), call(2.0, args={"x": {"\udfff": 1.0}})),
