@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.ports import Record
 
 UnreadableRecord: TypeAlias = tuple[Record, str]
@@ -27,8 +26,11 @@ Written = TypeVar("Written")
 Told = TypeVar("Told")
 
 
-class Letters(DeadLetterSink, Protocol):
+class Letters(Protocol):
     """Where dead letters are kept."""
+
+    def add(self, record: Record, reason: str) -> None:
+        """Keep a record with the reason."""
 
     def flush(self) -> int:
         """Make durable what was taken; return the position for the checkpoint."""

@@ -131,7 +131,10 @@ class MustFollowup(sg.Rule[MustFollowupParams, MustFollowupState]):
         super().__init__(params)
         self._trigger = params.trigger
         self._lacks = [leaf.lacks for leaf in params.trigger.leaves if leaf.lacks is not None]
-        self._reads_blocks = any(leaf.path.text == "response.content" for leaf in params.trigger.leaves)
+        # A text with a space in it names no tool: the calls of a response have no part in it.
+        self._reads_blocks = any(
+            leaf.path.text == "response.content" and " " not in str(leaf.value) for leaf in params.trigger.leaves
+        )
         self._tool = params.must.tool_name if isinstance(params.must, CallsTool) else None
         self._text = params.must.text if isinstance(params.must, IncludesText) else ""
         self._wanted = (

@@ -48,6 +48,7 @@ _logger = logging.getLogger(__name__)
 AskJudge = Callable[[Question], Answer | None]
 
 
+@resolved
 class _CountableAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer whose values can be counted and kept: a judge is a stranger's code and may return anything."""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from stream_guard.judge.equality import json_equal
 from stream_guard.judge.excerpts import Wanted, excerpt
-from stream_guard.judge.identity import args_digest, canonical
+from stream_guard.judge.identity import args_digest
 from stream_guard.judge.model import Event, Json, resolved
 from stream_guard.judge.objections import Objection
 
@@ -56,8 +56,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
             return self.digest == args_digest(args, contested)
         if args is None or self.args is None:  # left out, as some sources leave out an empty object
             return not args and not self.args
-        # Not `==`: there true equals 1, and deep nesting raises. NaN is the same NaN when it is told again.
-        return json_equal(args, self.args) or canonical(args) == canonical(self.args)
+        return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
 
     def keep_excerpt(self, places: Wanted) -> None:
         """Keep of the arguments only a digest and what the policy reads."""

@@ -69,12 +69,15 @@ def test_a_session_that_breaks_them_is_found_by_each() -> None:
     found = found_by(of_the_desk(), desk.events)
     assert "learned-state-cancel_order-get_order-status" in found
     assert "learned-equal-cancel_order-refund_to-get_order-card" in found
-    unasked = found_by(of_the_desk(), list(bad_session("b", ("cancel_order", {"order_id": "W1", "reason": "other"}))))
+    unasked = Desk("unasked")
+    unasked.user("please do")
+    unasked.say("One moment.")
+    unasked.call("cancel_order", {"order_id": "W1", "reason": "other"})
     assert {
         "learned-before-get_order-cancel_order-same-order_id",
         "learned-origin-cancel_order-reason",
         "learned-yes-before-cancel_order",
-    } <= unasked
+    } <= found_by(of_the_desk(), unasked.events)
 
 
 def test_a_session_that_tries_on_after_failures_or_asks_the_same_again_is_found() -> None:
