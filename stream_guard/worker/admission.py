@@ -9,7 +9,7 @@ from stream_guard.judge.shares import BETWEEN
 from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
 from stream_guard.worker.cross_session.table import SendingTable
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import PartitionStore
 
 _BETWEEN: Final = BETWEEN.encode()
 

@@ -22,23 +22,23 @@ from stream_guard.observability.steady_clock import receiver_time, steady_time
 from stream_guard.ports import Decoder
 from stream_guard.redaction import redact_text
 from stream_guard.settings import Settings
-from stream_guard.worker.batches import BatchProcessor, PartitionFactory, StateTable
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender
 from stream_guard.worker.health import Health
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.rollouts import (
+    FindEnds,
+    PartitionPolicies,
     PolicyRollout,
     PreparedRollout,
     PublishedPolicy,
     RolloutLog,
+    VersionedRouter,
     open_published,
 )
-from stream_guard.worker.rows import KEY_STATES, SESSIONS, most_bytes
-from stream_guard.worker.stages import Outbox, TopicRouter, TopicStage
-from stream_guard.worker.store import PartitionStore
-from stream_guard.worker.versions import FindEnds, PartitionPolicies, VersionedRouter
+from stream_guard.worker.rows import KEY_STATES, SESSIONS, PartitionStore, most_bytes
+from stream_guard.worker.stages import BatchProcessor, Outbox, PartitionFactory, StateTable, TopicRouter, TopicStage
 
 _SHOWN: Final = 80  # characters of a session's id in a message
 

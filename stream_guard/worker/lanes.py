@@ -13,7 +13,7 @@ from stream_guard.judge.shares import share_of, tenant_session
 from stream_guard.judge.table import SessionTable
 from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import PartitionStore
 
 
 def by_share(held: Mapping[str, Engine]) -> dict[str, Engine]:

@@ -18,7 +18,7 @@ from stream_guard.settings import SessionLimits
 from stream_guard.worker.admission import PartitionAdmission
 from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
 from stream_guard.worker.lanes import TenantLanes, by_share
-from stream_guard.worker.store import PartitionStore, RowChange
+from stream_guard.worker.rows import PartitionStore, RowChange
 
 
 class SessionPartition:

@@ -26,11 +26,9 @@ from stream_guard.judge.model import Event, Finding
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.ports import Decoder, Record
-from stream_guard.worker.batches import StateTable
-from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rows import incarnation_name, known_topics
-from stream_guard.worker.stages import Outbox
+from stream_guard.worker.stages import FetchedBatch, Outbox, StateTable, TopicPartition
 
 ORIGIN_HEADER: Final = "stream_guard_from"
 _ORDINAL_BITS: Final = 16  # the low bits of a source position; the offset has the others

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from stream_guard.worker.changelog import ChangelogTable, LoggedRow
-from stream_guard.worker.epoch import EpochFence
-from stream_guard.worker.store import RowChange
+from stream_guard.worker.changelog import ChangelogTable, EpochFence, LoggedRow
+from stream_guard.worker.rows import RowChange
 
 
 class MemoryLog:

@@ -14,7 +14,7 @@ from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
 from stream_guard.worker.partition import SessionPartition
-from stream_guard.worker.store import PartitionStore, RowChange
+from stream_guard.worker.rows import PartitionStore, RowChange
 
 Rows = dict[bytes, bytes]
 

@@ -12,9 +12,8 @@ import pytest
 from faust.types import TP
 
 from stream_guard.errors import SettingsError
-from stream_guard.worker.kafka.assignment import find_lacking
-from stream_guard.worker.kafka.consumer import BatchConsumer
-from stream_guard.worker.restoring import RestoreProgress
+from stream_guard.worker.kafka.consumer import BatchConsumer, RestoreProgress
+from stream_guard.worker.kafka.group import find_lacking
 from tests.worker.fleet import Fleet
 from tests.worker.outcome import account, compare, poisoned, undisturbed
 

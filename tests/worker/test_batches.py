@@ -27,11 +27,9 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.batches import BatchProcessor
-from stream_guard.worker.fetched_records import FetchedBatch, TopicPartition
 from stream_guard.worker.partition import SessionPartition
-from stream_guard.worker.rows import decode_session, progress_key
-from stream_guard.worker.store import PartitionStore, RowChange
+from stream_guard.worker.rows import PartitionStore, RowChange, decode_session, progress_key
+from stream_guard.worker.stages import BatchProcessor, FetchedBatch, TopicPartition
 
 SOURCE = TopicPartition("events", 0)
 

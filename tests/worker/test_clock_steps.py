@@ -21,8 +21,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.testing import alert
-from stream_guard.worker.changelog import STALE, ChangelogTable
-from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.changelog import STALE, ChangelogTable, EpochFence
 from stream_guard.worker.partition import SessionPartition
 from tests.kafka.cluster import Row
 from tests.unit.alerting.queued import AWAY, Receiver

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.worker.changelog import READY, STALE, ChangelogTable, FencedError
-from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.changelog import READY, STALE, ChangelogTable, EpochFence, FencedError
 from tests.worker.logs import MemoryLog, recover
 
 KEYS = [b"a", b"b", b"c"]

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.changelog import EpochFence
 from tests.worker.fleet import Fleet
 from tests.worker.outcome import account, compare, poisoned, undisturbed
 from tests.worker.samples import checked, sample_rows

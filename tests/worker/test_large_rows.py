@@ -12,8 +12,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ConfigResource, ResourcePattern, ResourceType
 
 from stream_guard.settings import load_settings
-from stream_guard.worker.rows import ROOM, SessionRow, decode_session, most_bytes, session_key
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import ROOM, PartitionStore, SessionRow, decode_session, most_bytes, session_key
 from tests.kafka.broker import Broker
 from tests.kafka.cluster import Cluster, Row
 from tests.worker.fleet import Fleet

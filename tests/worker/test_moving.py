@@ -13,11 +13,11 @@ from stream_guard.errors import StoreError
 from stream_guard.judge.forgotten import ForgottenSessions
 from stream_guard.judge.sketch import sketch_number
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.worker.moving import TargetTopic, move_states
 from stream_guard.worker.rows import (
     KEY_STATES,
     VERSION,
     KnownTopic,
+    PartitionStore,
     PolicyRow,
     ProgressRow,
     SessionRow,
@@ -36,8 +36,7 @@ from stream_guard.worker.rows import (
     topics_key,
     waiting_key,
 )
-from stream_guard.worker.savepoint import FORMAT, SavedTopic, SavepointHeader
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.savepoint import FORMAT, SavedTopic, SavepointHeader, TargetTopic, move_states
 
 EVENTS, TAG = "events", topic_tag("events")
 Rows = dict[int, dict[bytes, bytes]]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.errors import StoreError
-from stream_guard.worker.changelog import ChangelogTable, FencedError
-from stream_guard.worker.epoch import epoch_of
+from stream_guard.worker.changelog import ChangelogTable, FencedError, epoch_of
 from stream_guard.worker.rows import owner_key
 from tests.worker.logs import MemoryLog, recover
 

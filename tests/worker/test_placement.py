@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.worker.placement import MemberShare, MemberState, place
+from stream_guard.worker.kafka.sharing import MemberShare, MemberState, place
 
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -29,9 +29,9 @@ from stream_guard.ports import Decoder, Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import PartitionStore
+from stream_guard.worker.stages import TopicPartition
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
 from tests.worker.logs import MemoryLog, recover

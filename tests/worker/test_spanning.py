@@ -26,11 +26,10 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.health import Health
 from stream_guard.worker.kafka.topics import KafkaOutbox
-from stream_guard.worker.stages import TopicRouter
-from stream_guard.worker.store import RowChange
+from stream_guard.worker.rows import RowChange
+from stream_guard.worker.stages import TopicPartition, TopicRouter
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
 from tests.worker.samples import as_row, checked

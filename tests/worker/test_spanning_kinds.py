@@ -12,7 +12,7 @@ from zlib import crc32
 import pytest
 
 from stream_guard.kafka.client import partition_of_key
-from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.stages import TopicPartition
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
 from tests.worker.samples import as_row, checked

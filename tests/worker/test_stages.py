@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from stream_guard.worker.fetched_records import TopicPartition
-from stream_guard.worker.stages import TopicRouter, TopicStage
+from stream_guard.worker.stages import TopicPartition, TopicRouter, TopicStage
 
 
 class Stage:

@@ -30,8 +30,7 @@ from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
 from stream_guard.worker.cross_session.receiver import ReceivingPartition
 from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks
-from stream_guard.worker.rows import KEY_STATES
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import KEY_STATES, PartitionStore
 from tests.worker.fleet import Fleet
 from tests.worker.partitions import Rows, write
 from tests.worker.samples import as_row

@@ -30,13 +30,11 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.epoch import EpochFence
-from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.changelog import EpochFence
 from stream_guard.worker.health import Health
 from stream_guard.worker.kafka.topics import KafkaOutbox
-from stream_guard.worker.rows import KEY_STATES, SESSIONS, progress_key, session_prefix, waiting_prefix
-from stream_guard.worker.stages import TopicRouter
-from stream_guard.worker.store import RowChange
+from stream_guard.worker.rows import KEY_STATES, SESSIONS, RowChange, progress_key, session_prefix, waiting_prefix
+from stream_guard.worker.stages import TopicPartition, TopicRouter
 
 TOPICS = ("events", "g-rekeyed", "g-spanning")
 BATCH = 6

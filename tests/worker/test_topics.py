@@ -14,10 +14,10 @@ from stream_guard.kafka.address import parse_address
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.worker.fetched_records import TopicPartition
+from stream_guard.worker.kafka.consumer import PresentTopic, recognise
 from stream_guard.worker.kafka.topics import accepts_gaps
-from stream_guard.worker.known_topics import PresentTopic, recognise
 from stream_guard.worker.rows import KnownTopic, encode_row, topics_key
+from stream_guard.worker.stages import TopicPartition
 from tests.kafka.cluster import Row
 from tests.worker.fleet import Fleet
 from tests.worker.partitions import Rows, open_partition, write

@@ -32,23 +32,21 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings
 from stream_guard.worker.assembly import WorkerParts, prepare_rollouts, session_partitions
-from stream_guard.worker.batches import BatchProcessor
-from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.health import Health
-from stream_guard.worker.moving import TargetTopic, move_states
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rollouts import (
+    PartitionPolicies,
     PolicyRollout,
     PublishedPolicy,
     RolloutLog,
+    VersionedRouter,
     encode_rollout,
     refuse_for_rollouts,
     rollout_key,
 )
-from stream_guard.worker.rows import KnownTopic, decode_policy, encode_row, policy_key, topics_key
-from stream_guard.worker.savepoint import SavedTopic, SavepointHeader
-from stream_guard.worker.store import RowChange
-from stream_guard.worker.versions import PartitionPolicies, VersionedRouter
+from stream_guard.worker.rows import KnownTopic, RowChange, decode_policy, encode_row, policy_key, topics_key
+from stream_guard.worker.savepoint import SavedTopic, SavepointHeader, TargetTopic, move_states
+from stream_guard.worker.stages import BatchProcessor, TopicPartition
 
 SOURCE = TopicPartition("events", 0)
 REGISTRY = build_registry()

@@ -25,8 +25,7 @@ from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, decode_message
 from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks, clock_of, is_stale
-from stream_guard.worker.rows import SenderProgress, offset_of, waiting_key, waiting_prefix
-from stream_guard.worker.store import PartitionStore, RowChange
+from stream_guard.worker.rows import PartitionStore, RowChange, SenderProgress, offset_of, waiting_key, waiting_prefix
 
 _logger = logging.getLogger(__name__)
 

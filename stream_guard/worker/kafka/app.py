@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-import aiokafka
 import faust
 from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from stream_guard.errors import StoreError
-from stream_guard.kafka.client import NAME
 from stream_guard.settings import Settings
-from stream_guard.worker.changelog import ChangelogTable
-from stream_guard.worker.epoch import EpochFence
-from stream_guard.worker.fetched_records import TopicPartition
-from stream_guard.worker.kafka.changelog import KafkaChangelog, TableStore
+from stream_guard.worker.changelog import ChangelogTable, EpochFence
+from stream_guard.worker.kafka.changelog import ChangelogFollower, KafkaChangelog, TableStore
+from stream_guard.worker.kafka.clients import faust_credentials, make_consumer
 from stream_guard.worker.kafka.consumer import BatchConsumer, BatchTransport
-from stream_guard.worker.kafka.following import ChangelogFollower
-from stream_guard.worker.kafka.login import faust_credentials, login_options
 from stream_guard.worker.kafka.sharing import SharingAssignor
-from stream_guard.worker.stages import TopicRouter
+from stream_guard.worker.stages import TopicPartition, TopicRouter
 
 TABLE: Final = "sessions"
 COMMIT_SECONDS: Final = 1.0
@@ -132,19 +128,9 @@ def make_app(settings: Settings, servers: Sequence[str], partitions: int) -> Wor
 
 def open_table(app: WorkerApp, settings: Settings, servers: Sequence[str], producer: Any) -> None:
     """Give the app its rows. A producer writes them to the changelog and waits for the broker."""
-
-    def make_consumer() -> Any:
-        return aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=list(servers),
-            client_id=NAME,
-            isolation_level="read_committed",
-            auto_offset_reset="none",
-            **login_options(settings.kafka),
-        )
-
-    topic = changelog_topic(settings)
-    app.rows = ChangelogTable(KafkaChangelog(topic, producer, make_consumer), EpochFence())
-    app.follower = ChangelogFollower(topic, app.rows, make_consumer)
+    topic, make = changelog_topic(settings), partial(make_consumer, servers, settings.kafka)
+    app.rows = ChangelogTable(KafkaChangelog(topic, producer, make), EpochFence())
+    app.follower = ChangelogFollower(topic, app.rows, make)
     table: Any = app.tables[TABLE]  # Faust's interface leaves out what is used here
     table._data = store = TableStore("memory:", app, table)  # noqa: SLF001  # before it makes one of its own
     store.rows = app.rows
@@ -153,8 +139,3 @@ def open_table(app: WorkerApp, settings: Settings, servers: Sequence[str], produ
 def changelog_topic(settings: Settings) -> str:
     """Return the name of the topic with the rows."""
     return f"{settings.worker.group}-{TABLE}-changelog"
-
-
-def read_topics(app: WorkerApp) -> None:
-    """Subscribe the app to the topics of its stages."""
-    app.topics.add(app.topic(*app.stages.topics, key_type=bytes, value_type=bytes))

@@ -9,28 +9,59 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, KafkaError
 from aiokafka.record import default_records, legacy_records
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
-from stream_guard.kafka.poison import GuardedRecords, UnpackBudget
+from stream_guard.kafka.poison import GuardedRecords, PoisonedBatch, UnpackBudget, poisoned_record
 from stream_guard.kafka.unpacking import bound_codecs
+from stream_guard.ports import Record
 from stream_guard.sources.splitting import HEAD
-from stream_guard.worker.fetched_records import make_record
+
+RESPONSE_BYTES: Final = 16 << 20  # of all partitions in one response; it is in memory three times for a moment
 
 for batch_type in (default_records.DefaultRecordBatch, legacy_records.LegacyRecordBatch):
     bound_codecs(sys.modules[batch_type.__module__])  # in Python, or compiled
 
 
-class FetchingThread(AIOKafkaConsumerThread):
-    """The thread of Faust's consumer. Events become our records; changelog rows stay the client's records."""
+def _make_thread(service: AIOKafkaConsumerThread) -> Any:
+    """Return a daemon thread: one that waits for a broker must not keep the process alive."""
+    thread = AIOKafkaConsumerThread.Worker(service)
+    thread.daemon = True
+    return thread
+
+
+class ConsumerThread(AIOKafkaConsumerThread):
+    """The thread that talks to the broker. Events become our records; changelog rows stay the client's records."""
+
+    Worker: Any = staticmethod(_make_thread)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._budget = UnpackBudget()
+
+    def _create_worker_consumer(self, transport: Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        # Faust reads uncommitted records unless it uses transactions itself; an aborted event must not be read.
+        consumer._isolation_level = "read_committed"  # noqa: SLF001  # there is no other way to set it
+        consumer._fetch_max_bytes = RESPONSE_BYTES  # noqa: SLF001  # as above
+        return consumer
+
+    def close(self) -> None:
+        """Leave the client to ``on_thread_stop``, which closes it in its own thread.
+
+        Faust calls this when partitions are dealt anew while the worker stops, and would close connections of this
+        thread's loop from another thread. That crashes the process.
+        """
+
+    async def on_thread_stop(self) -> None:
+        """Leave the group; ignore a broker that is away."""
+        with suppress(asyncio.CancelledError, KafkaError):
+            await super().on_thread_stop()
 
     async def _fetch_records(
         self,
@@ -80,3 +111,15 @@ async def _wait_for_data(fetcher: Any, timeout: float | None) -> None:  # noqa: 
     _, pending = await asyncio.wait([waiter], timeout=timeout)
     for unfinished in pending:
         unfinished.cancel()
+
+
+def make_record(fetched: Any, origin: str, limit: int, head: int) -> Record:
+    """Return our record of a client's. One over the limit is cut to its head."""
+    value, headers = fetched.value or b"", fetched.headers  # a tombstone has no value
+    ours = tuple((name, content or b"") for name, content in headers) if headers else ()
+    size = len(value)
+    if not size and type(fetched.value) is PoisonedBatch:
+        return poisoned_record(fetched.value, origin, fetched.offset)
+    if size <= limit:
+        return Record(value, origin, fetched.offset, 0, fetched.key, ours)
+    return Record(value[:head], origin, fetched.offset, 0, fetched.key, ours, size)

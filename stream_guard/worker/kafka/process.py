@@ -12,20 +12,89 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
+import aiokafka
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from stream_guard.errors import SourceError, StoreError, StreamGuardError
+from stream_guard.errors import SettingsError, SourceError, StoreError, StreamGuardError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.kafka.security import login_failure
-from stream_guard.settings import KafkaSettings
+from stream_guard.settings import KafkaSettings, Settings
 from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table, read_topics
-from stream_guard.worker.kafka.control import ControlTopic
-from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, connect, count_partitions, make_topics
-from stream_guard.worker.versions import VersionedRouter
+from stream_guard.worker.kafka.app import WorkerApp, changelog_topic, make_app, open_table
+from stream_guard.worker.kafka.clients import connect, make_consumer
+from stream_guard.worker.kafka.topics import KafkaOutbox, accepts_gaps, count_partitions, describe_topics, make_topics
+from stream_guard.worker.rollouts import PolicySwitch, RolloutLog, VersionedRouter, encode_switch, switch_key
+
+# The control topic of a group: rollouts are read from it, and switches written to it for those who look on.
+
+WAIT_MS: Final = 200  # how long one look at the topic waits for records, at the start
+
+
+class ControlTopic:
+    """Reads rollouts into a log. One task at a time calls it."""
+
+    def __init__(self, topic: str, log: RolloutLog, producer: Any) -> None:
+        self.log = log
+        self._topic = topic
+        self._producer = producer
+        self._consumer: Any = None
+
+    async def open(self, servers: Sequence[str], settings: Settings) -> None:
+        """Read all that is there; SettingsError for a topic that has no single order, SourceError when it is away."""
+        described = await describe_topics(self._producer.client, [self._topic], patience=settings.kafka.patience)
+        found = described.get(self._topic)
+        if found is None or found.partitions != 1:
+            what = "is not there" if found is None else f"has {found.partitions} partitions"
+            raise SettingsError(
+                f"worker.policy_topic: the topic {self._topic} {what}; create it with one partition, so that rollouts "
+                "have one order, and with cleanup.policy=compact"
+            )
+        self._consumer = make_consumer(servers, settings.kafka, reset="earliest")
+        partition = aiokafka.TopicPartition(self._topic, 0)
+        try:
+            await self._consumer.start()
+            self._consumer.assign([partition])
+            await self._consumer.seek_to_beginning(partition)
+            (end,) = (await self._consumer.end_offsets([partition])).values()
+            patience = time.monotonic() + settings.kafka.patience
+            while await self._consumer.position(partition) < end:
+                if time.monotonic() > patience:
+                    raise SourceError(f"{self._topic}: its rollouts cannot be read to their end; look at the brokers")
+                await self._fetch(WAIT_MS)
+        except KafkaError as error:
+            raise SourceError(f"{self._topic}: its rollouts cannot be read: {error!r}; look at the rights") from error
+        self.log.choose()
+
+    async def read(self) -> None:
+        """Take in what has come; SourceError when the topic cannot be read any more."""
+        await self._fetch(0)
+        self.log.choose()
+
+    async def _fetch(self, wait_ms: int) -> None:
+        try:
+            fetched = await self._consumer.getmany(timeout_ms=wait_ms)
+        except KafkaError as error:
+            raise SourceError(f"{self._topic}: its rollouts cannot be read: {error!r}; look at the rights") from error
+        for records in fetched.values():
+            for record in records:
+                self.log.add(record.offset, record.key, record.value)
+
+    async def tell(self, switches: Sequence[PolicySwitch]) -> None:
+        """Write which partitions were switched. The rows of the partitions are what counts."""
+        for switch in switches:
+            with suppress(KafkaError):
+                await self._producer.send_and_wait(
+                    self._topic, encode_switch(switch), key=switch_key(switch), partition=0
+                )
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._consumer is not None:
+            await self._consumer.stop()
+
 
 CHECK: Final = 0.2  # seconds between two checks of the worker
 LEAVE: Final = 20.0  # seconds to leave the group
@@ -60,7 +129,7 @@ async def run_worker(address: Address, parts: WorkerParts) -> None:
         passing = set(app.stages.topics) - set(address.topics)
         with _cannot_start():
             await make_topics(producer, list(servers), parts.settings, changelog, passing, partitions)
-        read_topics(app)
+        app.topics.add(app.topic(*app.stages.topics, key_type=bytes, value_type=bytes))
         control = await _open_control(parts, servers, producer)
         try:
             await _run(app, parts, stop, BrokerHealth(producer.client, parts.settings.kafka), control)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import aiokafka
 import msgspec
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -22,14 +21,11 @@ from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME, choose_servers
 from stream_guard.settings import Settings
 from stream_guard.worker.assembly import rekeyed_topic, spanning_topic
-from stream_guard.worker.changelog import ChangelogTable, LoggedRow
-from stream_guard.worker.epoch import EpochFence
+from stream_guard.worker.changelog import ChangelogTable, EpochFence, LoggedRow
 from stream_guard.worker.kafka.app import changelog_topic
 from stream_guard.worker.kafka.changelog import KafkaChangelog
-from stream_guard.worker.kafka.descriptions import RETRY, TopicDescription, describe_topics
-from stream_guard.worker.kafka.login import login_options
-from stream_guard.worker.kafka.topics import connect, count_partitions, make_topics
-from stream_guard.worker.moving import TargetTopic, move_states
+from stream_guard.worker.kafka.clients import connect, login_options, make_consumer
+from stream_guard.worker.kafka.topics import RETRY, TopicDescription, count_partitions, describe_topics, make_topics
 from stream_guard.worker.rows import (
     KEY_STATES,
     SESSIONS,
@@ -46,6 +42,8 @@ from stream_guard.worker.savepoint import (
     SavedTopic,
     SavepointFile,
     SavepointHeader,
+    TargetTopic,
+    move_states,
     write_savepoint,
 )
 
@@ -271,14 +269,7 @@ class _StoppedGroup:
         """Have the group go on at these offsets."""
         if not offsets:
             return
-        options = login_options(self._settings.kafka)
-        consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=list(self.servers),
-            client_id=NAME,
-            group_id=self.name,
-            enable_auto_commit=False,
-            **options,
-        )
+        consumer = make_consumer(self.servers, self._settings.kafka, group=self.name)
         await consumer.start()
         try:
             consumer.assign(list(offsets))
@@ -308,17 +299,10 @@ def _applied(rows: Mapping[bytes, bytes], number: int, topic: str) -> int | None
 async def _open_group(address: Address, settings: Settings) -> AsyncIterator[_StoppedGroup]:
     if address.options:
         raise SettingsError(f"{address}: states have no option {', '.join(address.options)}; leave it out")
-    servers, options = choose_servers(address.servers, settings.kafka), login_options(settings.kafka)
+    servers = choose_servers(address.servers, settings.kafka)
     producer = await connect(servers, settings)
-    consumer = aiokafka.AIOKafkaConsumer(
-        bootstrap_servers=list(servers),
-        client_id=NAME,
-        enable_auto_commit=False,
-        auto_offset_reset="none",
-        isolation_level="read_committed",
-        **options,
-    )
-    admin = AIOKafkaAdminClient(bootstrap_servers=list(servers), client_id=NAME, **options)
+    consumer = make_consumer(servers, settings.kafka)
+    admin = AIOKafkaAdminClient(bootstrap_servers=list(servers), client_id=NAME, **login_options(settings.kafka))
     try:
         await consumer.start()
         await admin.start()

@@ -1,4 +1,4 @@
-"""The topics of a worker: the producer, the number of partitions, the topics of its own, and writing to them."""
+"""The topics of a worker: what the brokers know of them, those that a group makes for itself, and writing to them."""
 
 from __future__ import annotations
 
@@ -6,26 +6,167 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final
+from io import BytesIO
+from typing import Any, Final, NamedTuple
 
-import aiokafka
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    AbstractType,
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
 
 from stream_guard.errors import SettingsError, SourceError
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import NAME
-from stream_guard.kafka.security import login_failure
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.observability.steady_clock import steady_time
 from stream_guard.settings import Settings
-from stream_guard.worker.kafka.descriptions import describe_topics, partitions_differ
-from stream_guard.worker.kafka.login import login_options
+from stream_guard.worker.kafka.clients import login_options
 from stream_guard.worker.rows import ROOM, most_bytes, topic_tag
 
-REQUEST_MS: Final = 15_000  # how long one request may take
+# What the brokers know of topics: their ids, and how many partitions they have.
+#
+# A topic that is deleted and made anew has the same name and another id. The client asks for metadata in a version that
+# has no ids yet, so the request is defined here.
+
+RETRY: Final = 0.3  # seconds between two requests
+
+
+class TopicDescription(NamedTuple):
+    """A topic that exists."""
+
+    topic_id: bytes  # empty when the broker has no ids
+    partitions: int
+
+
+class _Uuid(AbstractType[bytes]):  # type: ignore[misc]  # the client ships no types
+    """Sixteen bytes."""
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        return data.read(16)
+
+
+_NAME = CompactString("utf-8")
+_BROKER = (("node_id", Int32), ("host", _NAME), ("port", Int32), ("rack", _NAME), ("tags", TaggedFields))
+_PARTITION = (
+    ("error_code", Int16),
+    ("partition", Int32),
+    ("leader", Int32),
+    ("leader_epoch", Int32),
+    ("replicas", CompactArray(Int32)),
+    ("isr", CompactArray(Int32)),
+    ("offline", CompactArray(Int32)),
+    ("tags", TaggedFields),
+)
+_TOPIC = (
+    ("error_code", Int16),
+    ("name", _NAME),
+    ("topic_id", _Uuid),
+    ("is_internal", Boolean),
+    ("partitions", CompactArray(*_PARTITION)),
+    ("authorized_operations", Int32),
+    ("tags", TaggedFields),
+)
+
+
+class _IdsResponse(Response):  # type: ignore[misc]  # as above
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        ("brokers", CompactArray(*_BROKER)),
+        ("cluster_id", _NAME),
+        ("controller_id", Int32),
+        ("topics", CompactArray(*_TOPIC)),
+        ("tags", TaggedFields),
+    )
+
+
+class _IdsRequestStruct(RequestStruct):  # type: ignore[misc]  # as above
+    FLEXIBLE_VERSION = True
+    API_KEY = 3
+    API_VERSION = 12
+    RESPONSE_TYPE = _IdsResponse
+    SCHEMA = Schema(
+        ("topics", CompactArray(("topic_id", _Uuid), ("name", _NAME), ("tags", TaggedFields))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class _IdsRequest(Request[_IdsRequestStruct]):  # type: ignore[misc]  # as above
+    """Metadata with the ids of topics, which brokers have since version 3.0."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_IdsRequestStruct]) -> _IdsRequestStruct:
+        return request_struct_class([(bytes(16), name, {}) for name in self._topics], False, False, {})
+
+
+async def describe_topics(client: Any, names: Sequence[str], *, patience: float = 0.0) -> dict[str, TopicDescription]:
+    """Return the topics that exist, of those named; KafkaError when no broker says so within the patience."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            return await _describe(client, sorted(names))
+        except NotImplementedError:  # a broker from before version 3.0
+            return await _describe_without_ids(client, names)
+        except KafkaError as error:
+            # A broker that has just died is asked until the others are known to be all.
+            if not error.retriable or time.monotonic() >= end:
+                raise
+            await asyncio.sleep(RETRY)
+            await client.force_metadata_update()
+
+
+async def _describe(client: Any, names: Sequence[str]) -> dict[str, TopicDescription]:
+    response = await client.send(client.get_random_node(), _IdsRequest(names))
+    found = {}
+    for code, name, topic_id, _, partitions, *_ in response.topics:
+        error = for_code(code)
+        if error is NoError:
+            found[name] = TopicDescription(bytes(topic_id), len(partitions))
+        elif error is not UnknownTopicOrPartitionError:
+            raise error(name)
+    return found
+
+
+async def _describe_without_ids(client: Any, names: Sequence[str]) -> dict[str, TopicDescription]:
+    if not await client.force_metadata_update():
+        raise KafkaError("no broker answers")
+    counts = {name: len(client.cluster.partitions_for_topic(name) or ()) for name in names}
+    return {name: TopicDescription(b"", count) for name, count in counts.items() if count}
+
+
+def partitions_differ(counts: Mapping[str, int]) -> SettingsError:
+    """Return the error for topics whose numbers of partitions differ."""
+    found = ", ".join(f"{topic} has {count}" for topic, count in counts.items())
+    return SettingsError(
+        f"the topics of a worker need the same number of partitions: {found}. A topic that gets more partitions places "
+        "sessions elsewhere, away from their states: move these with `stream-guard state export` and `state import` "
+        "(docs/savepoints.md), or start the workers with another --group, which judges the topic from its first record "
+        "on; alerts that were sent already have the same ids"
+    )
+
+
 # Rows of an owner that was frozen are found, and the right ones written again, before compaction removes those.
 COMPACTION_LAG_MS: Final = 600_000
 # For so long a deleted row can be read: a copy that was not read for an hour is made anew.
@@ -34,41 +175,6 @@ LIMIT: Final = "max.message.bytes"
 _OF_THE_TOPIC: Final = 1  # the source of a setting that was made for one topic
 
 _logger = logging.getLogger(__name__)
-
-
-async def connect(servers: Sequence[str], settings: Settings) -> Any:
-    """Return a started producer; wait for the broker for at most ``kafka.patience`` seconds."""
-    end = time.monotonic() + settings.kafka.patience
-    while True:
-        producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=list(servers),
-            client_id=NAME,
-            acks="all",
-            enable_idempotence=True,
-            linger_ms=2,
-            max_batch_size=256 * 1024,
-            max_request_size=max(64 * 2**20, most_bytes(settings) + ROOM),
-            # A broker answers the requests of a connection one after the other. Behind a write that waits for replicas
-            # it would not say for longer that it is there.
-            request_timeout_ms=REQUEST_MS,
-            **login_options(settings.kafka),
-        )
-        try:
-            await producer.start()
-        except KafkaError as error:
-            with suppress(KafkaError):
-                await producer.stop()
-            missing = login_failure(settings.kafka)
-            if time.monotonic() >= end or (missing is not None and not missing.retryable):
-                where = ",".join(servers)
-                if missing is not None:
-                    raise SourceError(f"{where}: there is no token to log in with: {missing}") from error
-                raise SourceError(f"{where}: no broker answers: {error}; check the address and the network") from error
-            await asyncio.sleep(1.0)
-        else:
-            # A partition without a leader is waited for as long as a broker. The client has one time limit for both.
-            producer._message_accumulator._batch_ttl = max(40.0, settings.kafka.patience)  # noqa: SLF001  # as said
-            return producer
 
 
 def accepts_gaps(address: Address) -> bool:

@@ -26,10 +26,10 @@ from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.batch import evaluate
 from stream_guard.settings import SessionLimits, Settings
-from stream_guard.worker.fetched_records import TopicPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import Rekeyer, StatelessDecoder
-from stream_guard.worker.store import PartitionStore
+from stream_guard.worker.rows import PartitionStore
+from stream_guard.worker.stages import TopicPartition
 from tests.worker.logs import MemoryLog, recover
 
 POLICY = load_policy(
