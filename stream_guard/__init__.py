@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from stream_guard.guard.follow_up import FollowUp
     from stream_guard.guard.gate import Gate
     from stream_guard.guard.inline import Guard
-    from stream_guard.history.opening import open_database
+    from stream_guard.history.database import open_database
     from stream_guard.hookspecs import hookimpl
     from stream_guard.http.traceparent import span_place
     from stream_guard.judge.arguments import parse_arguments, parse_json, payload_texts
@@ -268,7 +268,7 @@ _MODULES: Final = {
     "stream_guard.guard.follow_up": ("FollowUp",),
     "stream_guard.guard.gate": ("Gate",),
     "stream_guard.guard.inline": ("Guard",),
-    "stream_guard.history.opening": ("open_database",),
+    "stream_guard.history.database": ("open_database",),
     "stream_guard.hookspecs": ("hookimpl",),
     "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
     "stream_guard.judge.arguments": ("parse_arguments", "parse_json", "payload_texts"),

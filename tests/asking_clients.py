@@ -16,7 +16,7 @@ from stream_guard_judge.endpoint import ask
 
 from stream_guard.asking.desk import QuestionDesk
 from stream_guard.errors import StoreError
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.model import Finding, Inquiry, Severity
 from stream_guard.settings import JudgeSettings
 

@@ -11,6 +11,7 @@ import time
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _MOST = 64 * 2**20  # bytes of an answer; more is no answer of a gate
@@ -146,6 +147,21 @@ class GateClient:
         if left <= 0:
             raise TimeoutError
         return left
+
+
+class RunningGate:
+    """A gate over HTTP. ``open_client`` makes a connection, which answers one question within its time."""
+
+    def __init__(self, open_client: Callable[[], GateClient]) -> None:
+        self._open_client = open_client
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request; GateError when there is none."""
+        client = self._open_client()
+        try:
+            return client.post(path, body)
+        finally:
+            client.close()
 
 
 def _parse(url: str) -> tuple[str, str, int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stream_guard.agent_hooks.settings_files import PLANS, HooksFile
+from stream_guard.agent_hooks.installing import PLANS, HooksFile
 
 _SESSION = "stream-guard-hook-test"
 _COMMAND = {"command": "echo stream-guard"}

@@ -16,8 +16,14 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from stream_guard.alerting.alerts import decode_alert, encode_alert
 from stream_guard.errors import StoreError
 from stream_guard.judge.model import Alert
-from stream_guard.storage.private_files import PRIVATE, create_private
-from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
+from stream_guard.storage.sqlite_files import (
+    PRIVATE,
+    SqliteMark,
+    create_private,
+    explain_failure,
+    refuse_other_files,
+    write_mark,
+)
 
 MARK: Final = SqliteMark(
     "an outbox",

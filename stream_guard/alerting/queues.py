@@ -11,8 +11,7 @@ from threading import Event, Thread
 from typing import Final, TypeAlias, get_args
 
 from stream_guard.alerting.outbox import AlertOutbox, Queued, State
-from stream_guard.alerting.routes import AlertRoute, FloodGuard
-from stream_guard.alerting.summaries import sum_up
+from stream_guard.alerting.routes import AlertRoute, FloodGuard, sum_up
 from stream_guard.errors import SinkError, StoreError
 from stream_guard.judge.counts import Counts, DeliveryResult
 from stream_guard.judge.model import Alert

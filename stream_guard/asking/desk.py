@@ -2,20 +2,24 @@
 
 Findings that wait for an answer survive a crash, as alerts in the outbox do. Whoever gave them takes them back when
 they are settled, and says when the alerts are out: until then a crash repeats them, under the same ids.
+
+Budgets are by day: what a call may cost at most is taken before it is made, and the rest given back. A process that is
+killed in between has spent what it took: a budget may be used up too early, and is never exceeded.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from math import ceil
 from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from stream_guard.asking.budgets import NANOS, Budget, day_of, give_back, nanos, objection, reserve, worst_case
-from stream_guard.asking.record import AnswerRecord, answer_of, record_id
 from stream_guard.errors import StreamGuardError
 from stream_guard.history import inquiries
 from stream_guard.history.alert_rows import column
@@ -29,6 +33,127 @@ from stream_guard.observability.steady_clock import steady_time
 from stream_guard.ports import Question
 from stream_guard.redaction import redact_text
 from stream_guard.settings import JudgeSettings
+
+NANOS: Final = 1_000_000_000  # of a dollar: budgets are kept in whole numbers, so that nothing is lost in sums
+_INSTRUCTIONS: Final = 4096  # bytes around a question that an endpoint counts too
+
+
+class Budget(NamedTuple):
+    """What may be spent in a day, by a rule, by a tenant, or in all; None: no bound of that sort."""
+
+    scope: str
+    name: str
+    calls: int | None
+    dollars: float | None
+
+    def __str__(self) -> str:
+        return f"the budget of {self.scope} {self.name}".rstrip()
+
+
+def day_of(now: float) -> str:
+    """Return the day that a time belongs to, in UTC."""
+    return time.strftime("%Y-%m-%d", time.gmtime(now))
+
+
+def worst_case(words: str, excerpt: Sequence[str], settings: JudgeSettings) -> int:
+    """Return what a question costs at most, in nanos: no tokenizer makes more tokens than there are bytes."""
+    asked = len(json.dumps([words, excerpt])) + _INSTRUCTIONS
+    return nanos((asked * settings.input_price + settings.max_tokens * settings.output_price) / 1e6)
+
+
+def nanos(dollars: float) -> int:
+    """Return an amount in nanos, rounded up."""
+    return ceil(round(dollars * NANOS, 3))
+
+
+def reserve(statements: Statements, budgets: Sequence[Budget], day: str, amount: int) -> str:
+    """Take a call and an amount out of all budgets, or out of none; return what stands against it."""
+    if problem := objection(statements, budgets, day, amount):
+        return problem
+    for budget in budgets:
+        statements.run(
+            "INSERT INTO sg_budgets VALUES (?, ?, ?, 1, ?) ON CONFLICT (scope, name, day) DO UPDATE "
+            "SET calls = sg_budgets.calls + 1, nanos = sg_budgets.nanos + excluded.nanos",
+            budget.scope,
+            column(budget.name),
+            day,
+            amount,
+        )
+    return ""
+
+
+def objection(statements: Statements, budgets: Sequence[Budget], day: str, amount: int) -> str:
+    """Return why a call that may cost so much is not to be made; empty where it may be."""
+    for budget in budgets:
+        calls, spent = _spent(statements, budget, day)
+        if budget.calls is not None and calls + 1 > budget.calls:
+            return f"{budget} is used up for {day}: {budget.calls} calls"
+        if budget.dollars is not None and spent + amount > budget.dollars * NANOS:
+            return f"{budget} does not allow this call on {day}: ${spent / NANOS:.4f} of ${budget.dollars:g} are spent"
+    return ""
+
+
+def give_back(statements: Statements, budgets: Sequence[Budget], day: str, amount: int) -> None:
+    """Correct what was taken for a call by what it did not cost, or cost beyond the worst case."""
+    for budget in budgets:
+        statements.run(
+            "UPDATE sg_budgets SET nanos = nanos - ? WHERE scope = ? AND name = ? AND day = ?",
+            amount,
+            budget.scope,
+            column(budget.name),
+            day,
+        )
+
+
+def _spent(statements: Statements, budget: Budget, day: str) -> tuple[int, int]:
+    rows = statements.run(
+        "SELECT calls, nanos FROM sg_budgets WHERE scope = ? AND name = ? AND day = ?",
+        budget.scope,
+        column(budget.name),
+        day,
+    )
+    return (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
+
+
+_REMEMBERED: Final = 4096  # answers in memory
+
+
+def record_id(model: str, digest: str) -> str:
+    """Return the id of an inquiry to a model; it is also what the judge must repeat."""
+    return blake2b(json.dumps([model, digest]).encode(), digest_size=16).hexdigest()
+
+
+def answer_of(inquiry: AskedInquiry) -> Answer | None:
+    """Return what a judge said to an inquiry; None while it has not answered, or could not."""
+    if inquiry.state != "answered":
+        return None
+    return Answer(
+        violated=inquiry.violated, confidence=inquiry.confidence, explanation=inquiry.explanation, id=inquiry.id
+    )
+
+
+class AnswerRecord:
+    """The answers that a history has. It asks nobody; with ``asks`` it wants to know what is not answered."""
+
+    def __init__(self, database: Database, model: str, *, asks: bool = False) -> None:
+        self.asks = asks
+        self._database = database
+        self._model = model
+        self._known: dict[str, Answer] = {}
+
+    def find(self, digest: str) -> Answer | None:
+        """Return the recorded answer to an inquiry, by its digest, or None."""
+        known = self._known.get(digest)
+        if known is not None:
+            return known
+        asked = inquiries.find(self._database, record_id(self._model, digest))
+        answer = None if asked is None else answer_of(asked)
+        if answer is not None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[digest] = answer
+        return answer
+
 
 _TRIES: Final = 3
 _AT_ONCE: Final = 200  # settled findings that are handed back together

@@ -13,7 +13,7 @@ from stream_guard.cli.history import HistoryOption, open_history
 from stream_guard.cli.times import parse_time
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError, StoreError
-from stream_guard.storage.private_files import PRIVATE
+from stream_guard.storage.sqlite_files import PRIVATE
 
 
 def export(
@@ -60,7 +60,7 @@ def verify(
     key_file: Annotated[Path | None, typer.Option(help="The key of the history, where the file is signed.")] = None,
 ) -> None:
     """Check a file of evidence, without a history: every line, the chain, the audit; exit 1 when it was changed."""
-    from stream_guard.history.evidence_check import check_evidence
+    from stream_guard.history.evidence import check_evidence
     from stream_guard.settings import HistorySettings
 
     key = HistorySettings(key_file=key_file).read_key()

@@ -31,7 +31,7 @@ def open_history(
     history: str | None, settings_file: Path | None, *, may_be_new: bool = False, **chosen: Any
 ) -> Iterator[tuple[Database, Settings]]:
     """Open the history of the options or the settings; SettingsError where there is none and it may not be new."""
-    from stream_guard.history.opening import open_database
+    from stream_guard.history.database import open_database
     from stream_guard.settings import load_settings
 
     settings = load_settings(settings_file, history={"url": history, **chosen})

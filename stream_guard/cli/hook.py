@@ -53,8 +53,7 @@ def install(
     """Write a hook into an agent's settings: shows the change, asks first, can undo."""
     from pathlib import Path
 
-    from stream_guard.agent_hooks.installing import compile_hook, plan, remember
-    from stream_guard.agent_hooks.settings_files import PLANS
+    from stream_guard.agent_hooks.installing import PLANS, compile_hook, plan, remember
 
     _known(agent)
     changes = plan(agent, Path.cwd(), Path.home(), flags=flags, undo=undo)

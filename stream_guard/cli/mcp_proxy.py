@@ -78,8 +78,8 @@ def _gate_of(policy: Path | None, checkpoint: str | None, assembly: Assembly) ->
         yield _running_gate(assembly.settings.hook)
         return
     try:
+        from stream_guard.serve.app import OwnGate
         from stream_guard.serve.assembly import open_service
-        from stream_guard.serve.own_gate import OwnGate
     except ModuleNotFoundError as error:
         raise SettingsError(f"--policy needs {error.name}; install it with: {install_line('serve')}") from None
     from stream_guard.judge.counts import Counts
@@ -96,9 +96,8 @@ def _gate_of(policy: Path | None, checkpoint: str | None, assembly: Assembly) ->
 
 
 def _running_gate(settings: HookSettings) -> AskedGate:
-    from stream_guard.agent_hooks.client import GateClient, GateError
+    from stream_guard.agent_hooks.client import GateClient, GateError, RunningGate
     from stream_guard.agent_hooks.command import read_token
-    from stream_guard.mcp_proxy.running_gate import RunningGate
 
     try:
         token = read_token(str(settings.token_file or ""))
@@ -110,7 +109,7 @@ def _running_gate(settings: HookSettings) -> AskedGate:
 
 def _run_http(upstream: str, port: int, relay: Relay, settings: Settings) -> None:
     try:
-        from stream_guard.mcp_proxy.http_server import run_http
+        from stream_guard.mcp_proxy.http_relay import run_http
     except ModuleNotFoundError as error:
         raise SettingsError(f"--upstream needs {error.name}; install it with: {install_line('mcp-proxy')}") from None
     run_http(upstream, port, relay, settings.api, lambda text: typer.echo(text, err=True))

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import alert_rows, incidents, tallies
-from stream_guard.history.database import Statements
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Statements, open_database
 from stream_guard.history.retention import Pruner
 from stream_guard.judge.model import Alert
 from stream_guard.settings import HistorySettings

@@ -28,10 +28,9 @@ from stream_guard.guard.reviews import Review, Reviews, call_key
 from stream_guard.guard.rulings import Rewriting, Ruling, decision_record
 from stream_guard.guard.untold import UntoldAlert
 from stream_guard.history import audit
-from stream_guard.history.canonical import digest_of
+from stream_guard.history.chain import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.history.database import Database, Statements
-from stream_guard.history.records import from_text, to_text
-from stream_guard.history.seals import RULINGS, SEAL, is_sealed, seal_of
+from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stream_guard.guard.reviews import Review
-from stream_guard.history.canonical import digest_of
+from stream_guard.history.records import digest_of
 from stream_guard.judge.model import Action, Alert, Decision, ToolCall
 from stream_guard.redaction import mask_id, mask_secrets
 

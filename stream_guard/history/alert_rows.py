@@ -9,9 +9,8 @@ from typing import Final
 
 import msgspec
 
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Row, Statements, Value
-from stream_guard.history.records import from_text, to_text
+from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.model import Alert, Severity, resolved
 
 _SEVERITIES: Final = {severity.word: int(severity) for severity in Severity}

@@ -8,21 +8,25 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard.history import bypasses, review_rows
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.chain import (
     PRUNED,
+    RULINGS,
+    SEAL,
     START,
     Head,
     append,
     chain_rows,
     head_of,
     is_intact,
+    is_sealed,
+    read_record,
     record_of,
     records,
+    seal_of,
     sign,
 )
 from stream_guard.history.database import Database, Row
-from stream_guard.history.seals import RULINGS, SEAL, is_sealed, read_record, seal_of
+from stream_guard.history.records import digest_of
 
 __all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "sign", "verify"]
 
@@ -148,9 +152,7 @@ def _is_there(database: Database, number: int) -> bool:
 
 
 def _says(record: dict[str, Any], row: Row) -> bool:
-    if SEAL in record:
-        return bool(record[SEAL] == seal_of(review_rows.TABLE, str(row[0]), row))
-    return review_rows.matches_old_record(row, record)
+    return bool(record.get(SEAL) == seal_of(review_rows.TABLE, str(row[0]), row))
 
 
 def _is_genuine_now(database: Database, name: str) -> bool:

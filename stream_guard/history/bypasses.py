@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard.history import chain
+from stream_guard.history.chain import SEAL, RowState, is_sealed, seal_of
 from stream_guard.history.database import Database, Row, Statements
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
 from stream_guard.history.review_rows import Review
-from stream_guard.history.seals import SEAL, RowState, is_sealed, seal_of
 from stream_guard.judge.model import Json, resolved
 
 TABLE: Final = "bypasses"

@@ -1,20 +1,27 @@
-"""The database of the history: its tables, one interface to SQLite and Postgres, and SQLite itself."""
+"""The database of the history: its tables, one interface to SQLite and Postgres, and both of them."""
 
 from __future__ import annotations
 
+import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
+from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
-from stream_guard.storage.private_files import create_private
-from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
+from stream_guard.redaction import redact_text
+from stream_guard.storage.sqlite_files import (
+    SqliteMark,
+    create_private,
+    explain_failure,
+    refuse_other_files,
+    write_mark,
+)
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
@@ -142,16 +149,12 @@ class Database(Protocol):
         """Close the connection."""
 
 
-# Brings the tables from one version to the next, inside the transaction in which they are opened.
-Step: TypeAlias = Callable[[Statements], None]
-
-
-def prepare(statements: Statements, where: str, steps: Mapping[int, Step]) -> None:
-    """Create missing tables, and bring those of an earlier version up to date; StoreError for a later version."""
+def prepare(statements: Statements, where: str) -> None:
+    """Create missing tables, and bring those of version 2 up to date; StoreError for any other version."""
     statements.run(TABLES[0])
     versions = [version for (version,) in statements.run("SELECT version FROM sg_history")]
     version = int(versions[0]) if versions else VERSION
-    if version > VERSION or not all(number in steps for number in range(version, VERSION)):
+    if version not in (2, VERSION):
         raise StoreError(
             f"{where}: a history of version {version}, this is version {VERSION}; "
             "use the stream_guard that wrote it, or start a new history elsewhere"
@@ -159,10 +162,10 @@ def prepare(statements: Statements, where: str, steps: Mapping[int, Step]) -> No
     tables = [sql for sql in TABLES if sql.startswith("CREATE TABLE")]
     for sql in tables:
         statements.run(sql)
-    for number in range(version, VERSION):
-        _logger.info("%s: the history is brought from version %d to %d", where, number, number + 1)
-        steps[number](statements)
-    for sql in TABLES:  # behind the steps: they add columns that indexes are on
+    if version == 2:
+        _logger.info("%s: the history is brought from version %d to %d", where, version, VERSION)
+        _name_records(statements)
+    for sql in TABLES:  # behind the step: it adds columns that indexes are on
         if sql not in tables:
             statements.run(sql)
     if not versions:
@@ -171,10 +174,31 @@ def prepare(statements: Statements, where: str, steps: Mapping[int, Step]) -> No
         statements.run("UPDATE sg_history SET version = ?", VERSION)
 
 
+def _name_records(statements: Statements) -> None:
+    """2 to 3: rows name the audit record with which they are pruned; those of before, the latest one."""
+    [(latest,)] = statements.run("SELECT COALESCE(max(number), 0) FROM sg_audit")
+    number, now = int(latest), statements.time()
+    for table, columns, added in (
+        ("sg_rulings", "attempt, call, body", (number,)),
+        ("sg_ended", "session, body", (number, now)),
+        ("sg_acs_sessions", "session, body", (now,)),
+    ):
+        statements.run(f"CREATE TABLE sg_before AS SELECT {columns} FROM {table}")  # noqa: S608  # constants
+        statements.run(f"DROP TABLE {table}")
+        statements.run(next(sql for sql in TABLES if f" {table} (" in sql))
+        marks = ", ?" * len(added)
+        statements.run(f"INSERT INTO {table} SELECT {columns}{marks} FROM sg_before", *added)  # noqa: S608  # constants
+        statements.run("DROP TABLE sg_before")
+    # What let an attempt through is sealed by a record of its own.
+    for attempt, body in statements.run("SELECT attempt, body FROM sg_rulings WHERE NOT body LIKE ?", '%"record": 0,%'):
+        if record := json.loads(body).get("record"):
+            statements.run("UPDATE sg_rulings SET record = ? WHERE attempt = ?", record, attempt)
+
+
 class SqliteDatabase:
     """A history in one file with a write-ahead log: a process that is killed leaves its last transaction."""
 
-    def __init__(self, path: Path, key: bytes = b"", *, steps: Mapping[int, Step] = MappingProxyType({})) -> None:
+    def __init__(self, path: Path, key: bytes = b"") -> None:
         self.path = path
         self.key = key
         self._lock = RLock()
@@ -186,7 +210,7 @@ class SqliteDatabase:
             self._db.execute("PRAGMA journal_mode = WAL")
             with self.transaction() as statements:
                 write_mark(self._db, _MARK)
-                prepare(statements, str(path), steps)
+                prepare(statements, str(path))
         except (sqlite3.Error, StoreError) as error:
             self.close()
             raise error if isinstance(error, StoreError) else self._explain(error) from error
@@ -244,3 +268,100 @@ _ADVICE: Final = (
     ("readonly", "the history cannot be written; check the rights of the file and of its folder"),
     ("unable to open", "the history cannot be opened; its folder must exist and be writable"),
 )
+
+
+_LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit chain has one end
+_FIRST_ANSWER: Final = 10  # seconds to wait for the server's first answer
+# A server that is frozen in a transaction would keep every other one waiting.
+_SETTINGS: Final = "SET idle_in_transaction_session_timeout = '5s'"
+# A server may be set to commit before the disk has it. Stricter settings than "on" stay.
+_DURABLE: Final = (
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
+
+
+class PostgresDatabase:
+    """A history that several servers share. A broken connection is opened again at the next use."""
+
+    def __init__(self, address: str, key: bytes = b"") -> None:
+        try:
+            import psycopg  # noqa: PLC0415  (an extra)
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"a history in Postgres needs psycopg; install it with: {install_line('postgres')}"
+            ) from error
+        self._psycopg = psycopg
+        self.key = key
+        self._address = address
+        self._shown = redact_text(address)
+        self._lock = RLock()
+        self._db: psycopg.Connection[Row] | None = None
+        with self.transaction() as statements:
+            prepare(statements, self._shown)
+
+    def run(self, sql: str, *values: Value) -> list[Row]:
+        """Run one statement of the transaction that is open."""
+        # Every statement is from this package; values are passed separately.
+        found = self._connection().execute(sql.replace("%", "%%").replace("?", "%s"), values)
+        return found.fetchall() if found.description is not None else []
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
+        """Begin when no other process is in a transaction."""
+        with self._lock:
+            try:
+                with self._connection().transaction():
+                    self.run("SELECT pg_advisory_xact_lock(?)", _LOCK)
+                    if durable:
+                        self.run(_DURABLE)
+                    yield self
+            except self._psycopg.Error as error:
+                raise self._explain(error) from error
+
+    def read(self, sql: str, *values: Value) -> list[Row]:
+        """Return the rows of one query."""
+        with self._lock:
+            try:
+                return self.run(sql, *values)
+            except self._psycopg.Error as error:
+                raise self._explain(error) from error
+
+    def time(self) -> float:
+        """Return the server's time: all who share the history go by it."""
+        [(now,)] = self.read("SELECT extract(epoch FROM clock_timestamp())::float8")
+        return float(now)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _connection(self) -> Any:
+        if self._db is None or self._db.closed:
+            self._db = self._psycopg.connect(self._address, autocommit=True, connect_timeout=_FIRST_ANSWER)
+            self._db.execute(_SETTINGS)
+        return self._db
+
+    def _explain(self, error: Exception) -> StoreError:
+        message = redact_text(" ".join(str(error).split()))
+        return StoreError(f"{self._shown}: {message}; see that the server runs and that the account may create tables")
+
+
+def is_postgres(address: str) -> bool:
+    """Whether an address is that of a Postgres database."""
+    return address.startswith(("postgresql://", "postgres://"))
+
+
+def open_database(address: str, key: bytes = b"") -> Database:
+    """Return the database at a path or a ``postgresql://`` address; ``key`` signs records.
+
+    Its tables are created, or brought up to date where an earlier version wrote them.
+    """
+    if is_postgres(address):
+        return PostgresDatabase(address, key)
+    if "://" in address:
+        scheme = address.partition("://")[0]
+        raise StoreError(f"a history cannot be kept at {scheme}://...; give a file's path or postgresql://host/name")
+    return SqliteDatabase(Path(address), key)

@@ -11,9 +11,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from stream_guard.history import alert_rows, audit, review_rows
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database, Statements, Value
-from stream_guard.history.records import AnswerRefusedError, from_text, to_text
+from stream_guard.history.records import AnswerRefusedError, digest_of, from_text, to_text
 from stream_guard.judge.model import Alert, Json, resolved
 
 Status: TypeAlias = Literal["unresolved", "solved"]

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import msgspec
 
 from stream_guard.history import chain
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import Database
-from stream_guard.history.records import from_text, to_text
+from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.model import Json, resolved
 
 

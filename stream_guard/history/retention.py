@@ -20,11 +20,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from stream_guard.errors import StoreError
 from stream_guard.history import bypasses, chain, incidents, review_rows, tallies
-from stream_guard.history.chain import PRUNED, Head, is_intact
+from stream_guard.history.chain import PRUNED, Head, is_intact, read_record
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.kept_events import KeptSession
 from stream_guard.history.records import from_text
-from stream_guard.history.seals import read_record
 from stream_guard.settings import HistorySettings
 
 _logger = logging.getLogger(__name__)

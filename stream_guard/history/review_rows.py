@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from stream_guard.history import chain
-from stream_guard.history.canonical import digest_of
+from stream_guard.history.chain import SEAL, RowState, is_sealed, seal_of
 from stream_guard.history.database import Database, Row, Statements, Value
-from stream_guard.history.records import from_text, to_text
-from stream_guard.history.seals import SEAL, RowState, is_sealed, read_record, seal_of
+from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.model import Json, resolved
 
 Kind: TypeAlias = Literal["anomaly_review", "anomaly_alert"]
@@ -140,25 +139,15 @@ def is_genuine(statements: Statements, row: Row) -> bool:
     review = _review(row)
     if review is None:
         return False
-    if review.record:
-        return is_sealed(statements, review.record, seal_of(TABLE, str(row[0]), row))
-    # Written before rows were sealed: compared with what the records of that time say.
-    known = [
-        read_record(body)
-        for (body,) in statements.run(
-            "SELECT body FROM sg_audit WHERE body LIKE ? ORDER BY number", f'%"review":"{row[0]}"%'
-        )
-    ]
-    about_reviews = [record for record in known if is_about_review(record)]
-    return bool(about_reviews) and matches_old_record(row, about_reviews[-1])
+    return is_sealed(statements, review.record, seal_of(TABLE, str(row[0]), row))
 
 
 def state_at(statements: Statements, name: str, record: dict[str, Any], before: float) -> RowState:
     """Return what the row of a review is beside a record about it. A person's no counts until it is from before."""
     rows = statements.run(f"SELECT {_COLUMNS} FROM sg_reviews WHERE id = ?", name)  # noqa: S608  # no value is in it
     review = _review(rows[0]) if rows else None
-    if review is None or not review.record:  # of before rows were sealed: it is sealed now
-        return "counts" if review is not None and is_genuine(statements, rows[0]) else "changed"
+    if review is None:
+        return "changed"
     if review.record > record["number"]:
         return "later"
     if record.get(SEAL) != seal_of(TABLE, name, rows[0]):
@@ -176,22 +165,6 @@ def seal_anew(statements: Statements, name: str, now: float) -> None:
 def is_about_review(record: dict[str, Any]) -> bool:
     """Whether an audit record tells of a change of a review."""
     return str(record.get("what", "")).startswith("review_")
-
-
-def matches_old_record(row: Row, record: dict[str, Any]) -> bool:
-    """Whether a row that has no seal is what the record without one says."""
-    review = _review(row)
-    if review is None:
-        return False
-    status = str(record.get("what", "")).removeprefix("review_").replace("opened", "open")
-    columns = (review.id, review.kind, review.status, review.opened, review.expires, *_derived(review))
-    return (
-        not review.record
-        and SEAL not in record
-        and status == review.status
-        and tuple(row[:7]) == columns
-        and all(record.get(name) == value for name, value in _audited(review).items())
-    )
 
 
 def all_rows(database: Database) -> Iterator[Row]:

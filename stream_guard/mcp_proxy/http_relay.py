@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -17,12 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from stream_guard.mcp_proxy.event_stream import EventStream
+from stream_guard.errors import SettingsError
+from stream_guard.http.server import listen
 from stream_guard.mcp_wire.messages import error, write_message
-from stream_guard.mcp_wire.relay import Passed, Relay
-from stream_guard.mcp_wire.server_requests import Shown
+from stream_guard.mcp_wire.relay import Passed, Relay, Shown
 from stream_guard.serve.access import is_loopback
 from stream_guard.serve.admission import Admission
+from stream_guard.serve.assembly import serve
 from stream_guard.serve.bodies import RequestRefused, read_body
 from stream_guard.settings import ApiSettings
 
@@ -170,3 +172,79 @@ def _check_origin(headers: Mapping[str, str]) -> None:
 
 def _json(body: bytes, status: int, headers: Mapping[str, str] | None = None) -> Response:
     return Response(body, status, dict(headers or {}), _JSON)
+
+
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_KEPT: Final = (b"id", b"event", b"retry")
+
+
+class SentEvent(NamedTuple):
+    """One event: its data, and its other fields as lines."""
+
+    data: bytes
+    fields: tuple[bytes, ...]
+
+    def written(self, data: bytes) -> bytes:
+        """Return the event with other data, which has no line end; without data, only its fields."""
+        return b"\n".join([*self.fields, *([b"data: " + data] if data else []), b"", b""])
+
+
+class EventStream:
+    """Takes a stream apart, however it is cut into pieces."""
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._data: list[bytes] = []
+        self._fields: list[bytes] = []
+        self._began = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that wait for the rest of their event."""
+        return len(self._held) + sum(map(len, self._data)) + sum(map(len, self._fields))
+
+    def feed(self, part: bytes) -> list[SentEvent]:
+        """Return the events that a further piece completes."""
+        self._held += part
+        if not self._began:
+            if len(self._held) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(self._held):
+                return []
+            self._held, self._began = self._held.removeprefix(_BYTE_ORDER_MARK), True
+        # A carriage return at the end may be half of a line end.
+        last = len(self._held) - self._held.endswith(b"\r")
+        *lines, rest = _LINE_END.split(self._held[:last])
+        self._held = rest + self._held[last:]
+        return [event for line in lines if (event := self._line(line)) is not None]
+
+    def _line(self, line: bytes) -> SentEvent | None:
+        if not line:
+            event = SentEvent(b"\n".join(self._data), tuple(self._fields))
+            self._data, self._fields = [], []
+            return event if event.data or event.fields else None
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self._data.append(value)
+        elif name in _KEPT:
+            self._fields.append(name + b": " + value)
+        return None
+
+
+_HOST: Final = "127.0.0.1"
+_CONNECT: Final = 10.0  # seconds; an answer may take as long as a tool takes
+
+
+def run_http(upstream: str, port: int, relay: Relay, settings: ApiSettings, say: Callable[[str], None]) -> None:
+    """Answer clients on this machine until the process is told to stop."""
+    address = urlsplit(upstream)
+    if address.scheme not in ("http", "https") or not address.hostname:
+        raise SettingsError(f"--upstream {upstream}: write http://HOST:PORT/PATH or https://...")
+    try:
+        opened, url = listen(_HOST, port)
+    except OSError as error:
+        raise SettingsError(f"cannot listen on {_HOST} port {port}: {error.strerror}; take another --port") from None
+    client = httpx.AsyncClient(timeout=httpx.Timeout(None, connect=_CONNECT), follow_redirects=False, trust_env=False)
+    with opened:
+        app = make_proxy(HttpRelay(upstream, relay, client, settings.max_body_bytes), settings)
+        serve(app, opened, lambda: say(f"listening at {url}{PATH}"), settings)

@@ -10,8 +10,8 @@ from typing import Final
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.guard.reviews import Reviews
+from stream_guard.history.database import open_database
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.history.opening import open_database
 from stream_guard.http.server import ServerThread, make_config
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.spec import Policy

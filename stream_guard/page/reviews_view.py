@@ -15,9 +15,8 @@ from starlette.routing import Route
 from stream_guard.guard.reviews import Review
 from stream_guard.history import bypasses, incidents, kept_events
 from stream_guard.history.bypasses import shape_of
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.incidents import Incident
-from stream_guard.history.records import AnswerRefusedError
+from stream_guard.history.records import AnswerRefusedError, digest_of
 from stream_guard.page.parts import PageTools
 from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
 from stream_guard.page.steps import steps_before_call

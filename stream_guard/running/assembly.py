@@ -19,8 +19,7 @@ from stream_guard.alerting.delivery import Delivery, close_sink
 from stream_guard.alerting.outbox import AlertOutbox
 from stream_guard.alerting.queues import IsSolved, QueueLimits, SinkQueue, nothing_solved
 from stream_guard.alerting.routes import make_route, queue_name
-from stream_guard.asking.desk import QuestionDesk
-from stream_guard.asking.record import AnswerRecord
+from stream_guard.asking.desk import AnswerRecord, QuestionDesk
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.prices import PricedDecoder
@@ -31,8 +30,7 @@ from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.guard.notices import settled_in
 from stream_guard.history import policies
-from stream_guard.history.database import Database
-from stream_guard.history.opening import is_postgres, open_database
+from stream_guard.history.database import Database, is_postgres, open_database
 from stream_guard.history.retention import Pruner
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers

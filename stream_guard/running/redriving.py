@@ -16,7 +16,7 @@ from stream_guard.history import audit
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.redaction import mask_secrets
-from stream_guard.storage.private_files import create_private
+from stream_guard.storage.sqlite_files import create_private
 
 if TYPE_CHECKING:
     from stream_guard.history.database import Database

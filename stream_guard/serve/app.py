@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -28,9 +29,8 @@ from stream_guard.http.traceparent import LABEL
 from stream_guard.judge.model import Action, Alert, Event, Json
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.ports import Decoder
-from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires
-from stream_guard.serve.acs.guardian import Guardian
-from stream_guard.serve.acs.signing_secrets import read_secrets
+from stream_guard.serve.access import Access, Door, Identity, LocalDoor, TokenDoor, identity_of, requires, stamp
+from stream_guard.serve.acs import Guardian, read_secrets
 from stream_guard.serve.admission import Admission
 from stream_guard.serve.bodies import (
     AnswerBody,
@@ -49,8 +49,7 @@ from stream_guard.serve.gateways import Gateways
 from stream_guard.serve.hook_answers import HOOK_QUERY, HeldCounts, answer_hook, read_options, to_object, to_process
 from stream_guard.serve.openapi import describe
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
-from stream_guard.serve.stamping import stamp
-from stream_guard.serve.this_gate import Ask
+from stream_guard.serve.this_gate import Ask, ThisGate
 
 _REVIEWS = frozenset(("open", "approved", "rejected", "expired", "used", "void", "acknowledged"))
 _INCIDENTS = frozenset(("unresolved", "solved"))
@@ -261,6 +260,30 @@ class Routes:
     async def _body(self, request: Request, query: Sequence[str] = ()) -> Any:
         _refuse_unknown(request, query)
         return await read_json(request, self._service.settings.max_body_bytes)
+
+
+class OwnGate:
+    """A gate in this process, with the time budget that a served one has."""
+
+    def __init__(self, service: Service, decoder: Decoder) -> None:
+        self._loop, self._budget = asyncio.new_event_loop(), service.settings.budget
+        self._routes = Routes(service, decoder)
+        self._thread = Thread(target=self._loop.run_forever, name="stream_guard-own-gate", daemon=True)
+        self._thread.start()
+
+    def asked_by(self, who: Identity) -> ThisGate:
+        """Return the gate for a caller who is known."""
+        return ThisGate(self._routes.asked_by(who), self._loop, self._budget)
+
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer to a request of this process; GateError when there is none."""
+        return self.asked_by(Identity()).post(path, body)
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def show_ruling(ruling: Ruling, *, judged: bool) -> dict[str, Any]:

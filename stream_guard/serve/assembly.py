@@ -1,7 +1,8 @@
-"""A server that decides on attempts: its parts, the socket it listens on, and how it is stopped."""
+"""A server that decides on attempts: its parts, the policy file it follows, its socket, and how it is stopped."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event as Flag
+from threading import Thread
 from types import FrameType
 from typing import Final
 
@@ -18,17 +20,16 @@ from starlette.types import ASGIApp
 
 from stream_guard.asking.desk import QuestionDesk
 from stream_guard.distribution import install_line
-from stream_guard.errors import SettingsError
+from stream_guard.errors import SettingsError, StoreError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import policies
+from stream_guard.history.database import is_postgres, open_database
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.history.opening import is_postgres, open_database
-from stream_guard.http.protocol import ConnectionLimits
-from stream_guard.http.server import listen, make_config
+from stream_guard.http.server import ConnectionLimits, listen, make_config
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy
@@ -38,10 +39,8 @@ from stream_guard.ports import Decoder
 from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.reload import ReloadingPolicy
 from stream_guard.serve.access import Door, open_door
-from stream_guard.serve.app import make_app
+from stream_guard.serve.app import OwnGate, make_app
 from stream_guard.serve.decision_events import DecisionEvents
-from stream_guard.serve.following import PolicyFollower
-from stream_guard.serve.own_gate import OwnGate
 from stream_guard.serve.service import GateMetrics, Service
 from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.settings import ApiSettings
@@ -49,6 +48,57 @@ from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.sources.otlp import open_otlp
 from stream_guard.storage.shared import SharedStore
 from stream_guard.storage.stores import CheckpointStore
+
+_PAUSE: Final = 0.25  # seconds between two looks at the file
+
+_logger = logging.getLogger(__name__)
+
+
+class PolicyFollower:
+    """Looks at the file in a thread of its own, and compiles there: attempts do not wait for it.
+
+    A policy comes into force once the history has it. While the history cannot be written, the old one stays, and the
+    new one is tried again.
+    """
+
+    def __init__(
+        self, following: ReloadingPolicy, service: Service, note: Callable[[Policy], None], pause: float = _PAUSE
+    ) -> None:
+        self._following, self._service, self._note, self._pause = following, service, note, pause
+        self._obstacle = ""  # why a good policy is not in force yet
+        following.accept = self._adopt
+        self._stop = Flag()
+        self._thread = Thread(target=self._run, name="stream_guard-policy", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more. A change that has begun is finished."""
+        self._stop.set()
+        self._thread.join()
+
+    def _adopt(self, policy: Policy) -> None:
+        self._note(policy)
+        self._service.use_policy(policy)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            try:
+                self._following.poll()
+            except StoreError as error:
+                self._say(f"the new one is tried again: {error}")
+            except Exception as error:  # of a plugin, say; this thread goes on
+                self._say(f"{error!r}")
+                _logger.debug("the policy file could not be followed", exc_info=True)
+            else:
+                self._obstacle = ""
+
+    def _say(self, obstacle: str) -> None:
+        """Log and count why a policy is not in force; once, however often it is tried."""
+        if obstacle != self._obstacle:
+            self._following.results["failed"] += 1
+            _logger.error("policy %s stays in force; %s", self._service.gate.policy.version, obstacle)
+        self._obstacle = obstacle
+
 
 _GRACE: Final = 5  # seconds for open requests after a signal to stop
 # Seconds that a connection may rest between requests. Clients that keep connections drop them after 5 to 15: a server

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
+from threading import Event, Lock
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -23,11 +24,10 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Action, Alert, ToolCall
+from stream_guard.judge.names import ToolNames
 from stream_guard.judge.spec import Policy
 from stream_guard.redaction import mask_id
 from stream_guard.serve.admission import REFUSALS
-from stream_guard.serve.stopping import StoppingRules
-from stream_guard.serve.unjudged import UnjudgedAllows
 from stream_guard.settings import ApiSettings
 
 Answer = TypeVar("Answer")
@@ -237,3 +237,73 @@ class GateMetrics(Collector):
         for why in REFUSALS:
             refused.add_metric([why], self._service.refused[why])
         yield refused
+
+
+class StoppingRules:
+    """The rules of one policy that stop attempts, and stay shut when they cannot judge."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._names = ToolNames(policy)
+        self._rules = [
+            rule
+            for rule in policy.rules
+            if rule.then not in (None, Action.ALLOW) and rule.on_error == "closed" and not rule.shadow
+        ]
+
+    def may_stop(self, tool: str) -> bool:
+        """Whether one of them might speak of the tool, under the name that it is judged by."""
+        seen = self._names[tool]
+        tool = tool if seen is None else seen.tool
+        return any((tools := rule.rule.tools()) is None or tools.matches(tool) for rule in self._rules)
+
+
+MOST_UNJUDGED: Final = 4096  # allows that may wait for a history that cannot be written
+_PAUSE: Final = 0.5  # seconds before it is tried again
+
+
+class UnjudgedAllows:
+    """Records allows in the order in which they were given. A record that cannot be written yet is tried again.
+
+    ``add`` refuses more than ``most`` that wait: an allow that nobody will find in the audit is not to be given.
+    """
+
+    def __init__(self, gate: Gate, most: int = MOST_UNJUDGED) -> None:
+        self._gate = gate
+        self._most = most
+        self._waiting = 0
+        self._lock = Lock()
+        self._closing = Event()
+        # Not the thread that judges: that it is late is why there is something to record.
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-unjudged")
+
+    def add(self, attempt: ToolCall, ruling: Ruling) -> bool:
+        """Have an allow recorded; False when too many wait already."""
+        with self._lock:
+            if self._waiting >= self._most:
+                return False
+            self._waiting += 1
+        self._writer.submit(self._write, attempt, ruling)
+        return True
+
+    def close(self) -> None:
+        """Write what waits, and say how much could not be written."""
+        self._closing.set()
+        self._writer.shutdown()
+        if self._waiting:
+            _logger.error("%d attempts that were allowed without being judged are not in the audit", self._waiting)
+
+    def _write(self, attempt: ToolCall, ruling: Ruling) -> None:
+        failed = False
+        while True:
+            try:
+                self._gate.record_unjudged(attempt, ruling)
+            except StreamGuardError as error:
+                if not failed:
+                    _logger.error("an allow without judgement is not in the audit yet: %s", error)  # noqa: TRY400
+                failed = True
+                if self._closing.wait(_PAUSE):
+                    return
+                continue
+            with self._lock:
+                self._waiting -= 1
+            return

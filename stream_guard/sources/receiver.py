@@ -15,8 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from stream_guard.http.protocol import ConnectionLimits
-from stream_guard.http.server import ServerThread, listen, make_config
+from stream_guard.http.server import ConnectionLimits, ServerThread, listen, make_config
 from stream_guard.sources.exports import JSON, PATHS, PROTOBUF, SORTS, problem_of, write_answer
 from stream_guard.storage.spool import Spool, SpoolFull, SpoolRefusal
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from stream_guard.storage.private_files import PRIVATE
+from stream_guard.storage.sqlite_files import PRIVATE
 
 Identify: TypeAlias = Callable[[bytes], str]  # "" for a line that has no id
 

@@ -1,13 +1,26 @@
-"""SQLite files of ours: which of them a file is, of which version, and what a failure means to whoever runs it."""
+"""SQLite files of ours: private ones, which of them a file is, of which version, and what a failure means."""
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stream_guard.errors import StoreError
+
+PRIVATE: Final = 0o600
+
+
+def create_private(path: Path) -> None:
+    """Create the file for this account alone, unless it is there; what opens it next says what is wrong with the path.
+
+    A file that is there keeps its mode: whoever widened it may have had a reason.
+    """
+    with suppress(OSError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
 class SqliteMark(NamedTuple):

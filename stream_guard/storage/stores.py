@@ -14,8 +14,13 @@ from typing import Any, Final, TypeVar
 from stream_guard.errors import StoreError
 from stream_guard.judge.ports import ALERT_ROWS
 from stream_guard.judge.rows import append
-from stream_guard.storage.private_files import create_private
-from stream_guard.storage.sqlite_files import SqliteMark, explain_failure, refuse_other_files, write_mark
+from stream_guard.storage.sqlite_files import (
+    SqliteMark,
+    create_private,
+    explain_failure,
+    refuse_other_files,
+    write_mark,
+)
 
 MARK: Final = SqliteMark(
     "a checkpoint",

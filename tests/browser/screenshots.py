@@ -15,9 +15,8 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import alert_rows, incidents, inquiries, lessons, verdicts
 from stream_guard.history.bypasses import Grant
-from stream_guard.history.database import Database
+from stream_guard.history.database import Database, open_database
 from stream_guard.history.inquiries import AskedInquiry
-from stream_guard.history.opening import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import ToolCall, ToolResult, UserMessage
 from stream_guard.judge.spec import Policy

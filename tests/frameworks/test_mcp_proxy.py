@@ -138,8 +138,7 @@ rules:
 def test_over_http_a_gate_that_is_killed_between_two_calls_shuts_the_second(tmp_path: Path) -> None:
     from mcp import Client
 
-    from stream_guard.agent_hooks.client import GateClient
-    from stream_guard.mcp_proxy.running_gate import RunningGate
+    from stream_guard.agent_hooks.client import GateClient, RunningGate
 
     with ExitStack() as alive:
         url, _ = alive.enter_context(serving(tmp_path, POLICY))

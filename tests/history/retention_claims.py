@@ -30,7 +30,7 @@ from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.kept_events import EventKeeper
 from stream_guard.history.retention import prune, would_prune
 from stream_guard.judge.model import Action
-from stream_guard.serve.acs.sessions import AcsSessions
+from stream_guard.serve.acs import AcsSessions
 from stream_guard.settings import HistorySettings, PageSettings, ReviewSettings
 from tests.history.claims import World, call, review_of
 
@@ -453,7 +453,7 @@ KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
 from stream_guard.history import retention
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.settings import HistorySettings
 database, left = open_database(sys.argv[1]), int(sys.argv[2])
 retention._RECORDS, retention._ROWS, retention._PAUSE = 3, 4, 0.0

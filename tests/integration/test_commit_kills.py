@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from stream_guard.cli.demo import write_samples
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from tests import plain_http, processes
 from tests.formats.telemetry import otlp_current
 from tests.integration.dying import DEATH, OF_GATES, STEPS

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 import stream_guard as sg
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import DeliverySettings, RouteSettings, Settings
 from stream_guard.testing import alert

@@ -10,7 +10,7 @@ import pytest
 
 from stream_guard.errors import StoreError
 from stream_guard.history import audit, database, incidents
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.history.retention import prune, would_prune
 from stream_guard.judge.model import Action
 from tests.history.claims import CLAIMS, World, call, review_of

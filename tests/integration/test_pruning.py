@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from stream_guard.history import audit, incidents
-from stream_guard.history.database import Database
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Database, open_database
 from stream_guard.history.retention import would_prune
 from stream_guard.settings import HistorySettings
 from tests import processes

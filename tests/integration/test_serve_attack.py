@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from stream_guard.history import audit
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
 from tests import plain_http
 from tests.integration.test_serve import serving

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
 from stream_guard.history import audit, policies
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from tests import plain_http
 from tests.integration.test_serve import Running, serving
 

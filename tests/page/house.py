@@ -15,9 +15,8 @@ from starlette.testclient import TestClient
 
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.reviews import Reviews
-from stream_guard.history.database import Database
+from stream_guard.history.database import Database, open_database
 from stream_guard.history.kept_events import EventKeeper
-from stream_guard.history.opening import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, ToolCall
 from stream_guard.page.app import make_page

@@ -11,8 +11,7 @@ import pytest
 from stream_guard import testing
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
-from stream_guard.history.database import Database
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Database, open_database
 from stream_guard.judge.model import Alert
 from stream_guard.page.live import Gathered, LiveAlerts, Watched
 from stream_guard.serve.bodies import RequestRefused

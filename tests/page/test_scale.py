@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.history.alert_rows import session_key
-from stream_guard.history.canonical import digest_of
+from stream_guard.history.records import digest_of
 from stream_guard.judge.model import ToolCall
 from tests.page.house import open_house
 from tests.page.large_history import LISTS, fill, seconds

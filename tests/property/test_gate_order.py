@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Reviews
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.judge.model import Action, SessionEnd, ToolCall, ToolResult, Turn
 from stream_guard.judge.stored import FRESH

@@ -19,14 +19,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from stream_guard.agent_hooks.client import GateClient
+from stream_guard.agent_hooks.client import GateClient, RunningGate
 from stream_guard.agent_hooks.reasons import refusal
 from stream_guard.mcp_proxy.http_relay import HttpRelay, make_proxy
-from stream_guard.mcp_proxy.running_gate import RunningGate
 from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import META, SessionKeys
-from stream_guard.serve.acs.envelope import session_key, sign
+from stream_guard.serve.acs import session_key, sign
 from stream_guard.settings import ApiSettings
 from tests import plain_http, processes
 from tests.parts import import_part

@@ -21,8 +21,7 @@ from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.access import Door, TokenDoor
-from stream_guard.serve.app import make_app
-from stream_guard.serve.own_gate import OwnGate
+from stream_guard.serve.app import OwnGate, make_app
 from stream_guard.serve.service import Service
 from stream_guard.serve.tokens import TokenFile
 from stream_guard.settings import ApiSettings, Settings

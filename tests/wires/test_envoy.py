@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from stream_guard.serve.access import SharedDoor
-from stream_guard.serve.own_gate import OwnGate
+from stream_guard.serve.app import OwnGate
 from tests import plain_http
 from tests.parts import import_part
 from tests.unit.serve.test_gateways import TOKEN

@@ -15,10 +15,10 @@ from uuid import uuid4
 import pytest
 
 import stream_guard as sg
-from stream_guard.history.canonical import digest_of
+from stream_guard.history.records import digest_of
 from stream_guard.policy.load import load_policy
 from stream_guard.serve.access import LocalDoor
-from stream_guard.serve.own_gate import OwnGate
+from stream_guard.serve.app import OwnGate
 from tests.integration.test_serve import listening
 from tests.parts import import_part
 from tests.wires.clients import REFUSED, RUNS, SECRET, SILENT, WIRES, Acs, GatePlace, Heard, Wire, clients

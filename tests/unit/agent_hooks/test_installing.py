@@ -11,8 +11,17 @@ import pytest
 from typer.testing import CliRunner
 
 from stream_guard.agent_hooks.dialects import _CLASSES, AGENTS
-from stream_guard.agent_hooks.installing import Change, HookInstallError, compare, compile_hook, plan, remember
-from stream_guard.agent_hooks.settings_files import PLANS, HooksFile, WholeFiles
+from stream_guard.agent_hooks.installing import (
+    PLANS,
+    Change,
+    HookInstallError,
+    HooksFile,
+    WholeFiles,
+    compare,
+    compile_hook,
+    plan,
+    remember,
+)
 from stream_guard.cli.app import app
 
 JSON = [agent for agent in AGENTS if isinstance(PLANS[agent], HooksFile)]

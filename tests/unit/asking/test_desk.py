@@ -10,13 +10,10 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.asking.budgets import NANOS, Budget, give_back, reserve, worst_case
-from stream_guard.asking.desk import QuestionDesk
-from stream_guard.asking.record import AnswerRecord
+from stream_guard.asking.desk import NANOS, AnswerRecord, Budget, QuestionDesk, give_back, reserve, worst_case
 from stream_guard.history import inquiries, verdicts
 from stream_guard.history.alert_rows import insert
-from stream_guard.history.database import Database
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Database, open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import judged_finding
 from stream_guard.judge.model import Finding, Inquiry, Severity

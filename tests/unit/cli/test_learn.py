@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
 from stream_guard.history import lessons
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.model import Event
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

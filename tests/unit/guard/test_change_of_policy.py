@@ -10,7 +10,7 @@ import pytest
 import stream_guard as sg
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.model import Action
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy

@@ -9,7 +9,7 @@ import pytest
 
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.model import Action, Event, GateDecision, ToolCall
 from stream_guard.judge.spec import Policy
 from stream_guard.storage.stores import CheckpointStore

@@ -11,8 +11,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.guard.gate import Gate
-from stream_guard.history.canonical import digest_of
 from stream_guard.history.database import SqliteDatabase
+from stream_guard.history.records import digest_of
 from stream_guard.judge.model import Action
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

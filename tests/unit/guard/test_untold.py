@@ -14,8 +14,7 @@ from stream_guard.errors import SinkError, StoreError, StreamGuardError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.untold import LEASE, UntoldAlerts
-from stream_guard.history.database import Database
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import Database, open_database
 from stream_guard.judge.model import Action, Alert, ToolCall, ToolResult
 from stream_guard.judge.spec import Policy
 from stream_guard.storage.shared import SharedStore

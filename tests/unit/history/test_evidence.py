@@ -15,10 +15,9 @@ from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
 from stream_guard.history import policies
-from stream_guard.history.canonical import canonical
 from stream_guard.history.database import SqliteDatabase
-from stream_guard.history.evidence import EvidencePeriod, EvidenceWriter
-from stream_guard.history.evidence_check import EvidenceResult, check_evidence
+from stream_guard.history.evidence import EvidencePeriod, EvidenceResult, EvidenceWriter, check_evidence
+from stream_guard.history.records import canonical
 from stream_guard.history.retention import prune
 from stream_guard.judge.model import ToolCall
 from stream_guard.policy.convert import to_native

@@ -11,8 +11,7 @@ import pytest
 
 from stream_guard.errors import StoreError
 from stream_guard.history.bypasses import Grant
-from stream_guard.history.database import SqliteDatabase
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import SqliteDatabase, open_database
 from tests.history.claims import CLAIMS, World, call, review_of
 from tests.history.page_claims import PAGE_CLAIMS
 from tests.history.retention_claims import RETENTION_CLAIMS, kill_amid_pruning_leaves_a_history_in_order

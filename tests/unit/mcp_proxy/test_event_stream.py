@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.mcp_proxy.event_stream import EventStream
+from stream_guard.mcp_proxy.http_relay import EventStream
 
 LINES = st.lists(
     st.sampled_from([b"data: a", b"data:b", b"data", b"id: 7", b"event: message", b": note", b"", b"x: y"])

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from stream_guard.agent_hooks.client import GateClient
+from stream_guard.agent_hooks.client import GateClient, RunningGate
 from stream_guard.guard.gate import Gate
-from stream_guard.mcp_proxy.running_gate import RunningGate
 from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import META, SessionKeys

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay
 from stream_guard.mcp_wire.session_keys import SessionKeys
-from stream_guard.serve.own_gate import OwnGate
+from stream_guard.serve.app import OwnGate
 from tests.wires.gate import own_gate
 
 NAMES = ("jsonrpc", "id", "method", "params", "name", "arguments", "result", "error", "_meta")

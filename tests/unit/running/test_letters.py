@@ -14,7 +14,7 @@ from stream_guard.decoding.reader import EventReader
 from stream_guard.decoding.redriven import REDRIVEN
 from stream_guard.errors import SourceError
 from stream_guard.history import audit
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

@@ -21,8 +21,7 @@ from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.serve.app import make_app
-from stream_guard.serve.service import Service
-from stream_guard.serve.unjudged import UnjudgedAllows
+from stream_guard.serve.service import Service, UnjudgedAllows
 from stream_guard.settings import ApiSettings, Settings
 from stream_guard.testing import rule_spec
 

@@ -14,9 +14,8 @@ from stream_guard.guard.inline import Guard
 from stream_guard.judge.model import Action, SessionEnd, ToolCall
 from stream_guard.judge.spec import Agents, Policy, PolicyAgent
 from stream_guard.registry import build_registry
-from stream_guard.serve.access import Identity
+from stream_guard.serve.access import Identity, stamp
 from stream_guard.serve.bodies import RequestRefused
-from stream_guard.serve.stamping import stamp
 from stream_guard.serve.tokens import TokenEntry, read_tokens, write_tokens
 from stream_guard.settings import SessionLimits
 from stream_guard.testing import rule_spec

@@ -18,13 +18,13 @@ import stream_guard as sg
 from stream_guard.errors import StoreError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.model import Action
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.reload import ReloadingPolicy
-from stream_guard.serve.following import PolicyFollower
+from stream_guard.serve.assembly import PolicyFollower
 from stream_guard.serve.service import Service
 from stream_guard.settings import ApiSettings
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stream_guard.serve.access import LocalDoor, SharedDoor
-from stream_guard.serve.own_gate import OwnGate
+from stream_guard.serve.app import OwnGate
 from tests.parts import import_part
 from tests.unit.serve.test_gateways import TOKEN
 from tests.wires.gate import POLICY, OpenedGate

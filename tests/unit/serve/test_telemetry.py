@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Action, Alert, Event, ToolCall
 from stream_guard.judge.spec import Policy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.settings_files import PLANS, HooksFile
+from stream_guard.agent_hooks.installing import PLANS, HooksFile
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.model import ToolCall
 from stream_guard.policy.load import load_policy

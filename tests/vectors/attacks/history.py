@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard.history import audit
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 
 CLI = (sys.executable, "-m", "stream_guard.cli")
 

@@ -17,7 +17,7 @@ from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Review, Reviews
 from stream_guard.guard.rulings import Ruling
-from stream_guard.history.opening import open_database
+from stream_guard.history.database import open_database
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Alert, Decision, Finding

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from stream_guard.serve.acs.envelope import entry_hash, is_signed, request_hash, session_key, sign
+from stream_guard.serve.acs import entry_hash, is_signed, request_hash, session_key, sign
 
 KEY = session_key(b"a secret of some length", "5c3f1b8e-9a0d-4c2e-8f4b-2d6a7e9c1b30")
 

@@ -18,9 +18,7 @@ import pytest
 
 from stream_guard.errors import SettingsError
 from stream_guard.serve.access import SharedDoor
-from stream_guard.serve.acs.envelope import entry_hash, is_signed, request_hash, session_key, sign
-from stream_guard.serve.acs.signing_secrets import read_secrets
-from stream_guard.serve.acs.steps import METHODS
+from stream_guard.serve.acs import METHODS, entry_hash, is_signed, read_secrets, request_hash, session_key, sign
 from tests.wires.clients import SECRET
 from tests.wires.gate import POLICY, OpenedGate
 

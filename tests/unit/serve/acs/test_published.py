@@ -19,8 +19,8 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import pytest
 
-from stream_guard.serve.acs import guardian
-from stream_guard.serve.acs.envelope import session_key, sign
+from stream_guard.serve import acs as guardian
+from stream_guard.serve.acs import session_key, sign
 from tests.parts import import_part
 from tests.unit.serve.acs.test_guardian import HELLO, Client
 
