@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from stream_guard.policy.codes import Code
-from stream_guard.policy.dialects import NativePolicy
+from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import MAX_REASON
-from stream_guard.policy.gates import Steps
-from stream_guard.policy.message_parts import did_you_mean, listed, printable, show
-from stream_guard.policy.report import ProblemReport
+from stream_guard.policy.message_parts import Code, Steps, did_you_mean, listed, printable, show
+from stream_guard.policy.native import NativePolicy, ProblemReport
 from stream_guard.policy.translation import problems_of
-from stream_guard.policy.yaml_out import write_yaml
 
 __all__ = [
     "MAX_REASON",

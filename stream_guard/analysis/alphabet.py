@@ -17,7 +17,7 @@ from stream_guard.judge.conditions import GROUPS
 from stream_guard.judge.model import Json
 from stream_guard.judge.patterns import Regex, ToolPattern
 from stream_guard.judge.spec import RuleSpec
-from stream_guard.policy.paths import events_handled
+from stream_guard.policy.gates import events_handled
 
 Item: TypeAlias = dict[str, Any]
 """One event in the shorthand."""

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Set
 from stream_guard.errors import Problem
 from stream_guard.judge.model import Scope
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.policy.codes import Code
-from stream_guard.policy.message_parts import listed, printable
+from stream_guard.policy.message_parts import Code, listed, printable
 
 _TENANT = "tenant"  # the label that a token gives
 

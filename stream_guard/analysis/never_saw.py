@@ -15,8 +15,8 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Json, ToolCall, Turn, UserMessage
 from stream_guard.judge.patterns import ToolPattern
 from stream_guard.judge.spec import Policy, RuleSpec
+from stream_guard.policy.gates import events_handled
 from stream_guard.policy.message_parts import printable
-from stream_guard.policy.paths import events_handled
 
 Awaited: TypeAlias = Literal["tool", "path", "text", "event"]
 

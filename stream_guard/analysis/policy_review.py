@@ -15,9 +15,8 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.pipeline import open_table
-from stream_guard.policy.codes import Code
 from stream_guard.policy.gates import always_holds, denies_itself
-from stream_guard.policy.message_parts import printable
+from stream_guard.policy.message_parts import Code, printable
 
 _CODES: Final[Mapping[Relation, Code]] = {
     "same": Code.SAME,

@@ -17,10 +17,10 @@ from stream_guard.judge.model import Json
 from stream_guard.learning.answers import answers_file, read_answers
 from stream_guard.learning.drift import RecordingDrift
 from stream_guard.learning.learned import Learned, Lesson
+from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.editing import add_rules
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.message_parts import did_you_mean, show
-from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
 from stream_guard.starting.files import write_files
 

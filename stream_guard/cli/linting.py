@@ -17,9 +17,8 @@ from stream_guard.cli.forms import ProblemFormat
 from stream_guard.cli.policy import expand_files
 from stream_guard.errors import Place, PolicyError, Problem
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.policy.codes import Code
 from stream_guard.policy.load import SUFFIXES, load_policy
-from stream_guard.policy.message_parts import printable, show
+from stream_guard.policy.message_parts import Code, printable, show
 from stream_guard.reports import Level, annotation
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents

@@ -17,8 +17,8 @@ def promote_rules(
     settings_file: SettingsFile = None,
 ) -> None:
     """Take rules out of shadow mode: from now on their findings are alerts, and `then` holds."""
+    from stream_guard.policy.editing import promote
     from stream_guard.policy.load import load_policy
-    from stream_guard.policy.promotion import promote
     from stream_guard.starting.files import write_files
 
     registry = load_plugins(settings_file)[1]

@@ -7,7 +7,7 @@ import inspect
 from stream_guard.cookbook.ranking import Candidate
 from stream_guard.cookbook.recipes import Recipe
 from stream_guard.judge.rule import RuleType
-from stream_guard.policy.yaml_out import write_yaml
+from stream_guard.policy.convert import write_yaml
 
 _SHARE = 0.6  # a recipe is more use to whoever wishes than a kind that would do as well
 

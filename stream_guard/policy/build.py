@@ -14,23 +14,28 @@ from stream_guard.judge.model import Action, Json, Scope
 from stream_guard.judge.paths import Path
 from stream_guard.judge.rule import Params, RuleType
 from stream_guard.judge.spec import ALL_KEY, OnError, RuleSpec
-from stream_guard.policy.belonging import (
+from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm, RuleTestForm, spellings
+from stream_guard.policy.gates import (
+    always_holds,
+    dead_end,
+    events_handled,
+    events_holding,
+    events_with_key,
+    never_holds,
+)
+from stream_guard.policy.hints import (
+    Advice,
     advice_for_missing,
     advice_for_params,
     advice_for_rule,
     advice_for_test,
     keys_of,
     params_key,
+    with_path_advice,
 )
-from stream_guard.policy.codes import Code
-from stream_guard.policy.forms import MAX_ID, SEVERITIES, RuleForm, RuleTestForm
-from stream_guard.policy.gates import Flaw, Steps, always_holds, events_holding, flaws, never_holds
-from stream_guard.policy.hints import Advice, with_path_advice
-from stream_guard.policy.message_parts import did_you_mean, listed, show
-from stream_guard.policy.names import spellings
-from stream_guard.policy.paths import dead_end, events_handled, events_with_key
-from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.translation import problems_of
+from stream_guard.policy.message_parts import Code, Flaw, Steps, did_you_mean, listed, show
+from stream_guard.policy.native import ProblemReport
+from stream_guard.policy.translation import flaws, problems_of
 from stream_guard.registry import Registry
 
 

@@ -1,97 +1,120 @@
-"""Find every mistake in a condition, and gates that can never open."""
+"""What a rule can see: the events that have a value at a path, and gates that can never open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
 
-from stream_guard.judge.conditions import GROUPS, LEAF_KEYS, OPERATORS, Condition, ConditionError, certain_leaves
+from stream_guard.judge.conditions import GROUPS, OPERATORS, certain_leaves
 from stream_guard.judge.equality import json_equal
 from stream_guard.judge.model import Json
 from stream_guard.judge.paths import Path
-from stream_guard.policy.belonging import advice_for_condition
-from stream_guard.policy.codes import Code
-from stream_guard.policy.hints import operator_meant, text_advice, with_path_advice
-from stream_guard.policy.message_parts import did_you_mean, show
-from stream_guard.policy.paths import ALL_EVENTS, Events, dead_end, events_with
+from stream_guard.judge.rule import Rule, RuleType
+from stream_guard.judge.spec import ALL_KEY
+from stream_guard.policy.message_parts import show
 
-Steps: TypeAlias = tuple[str | int, ...]
+Events: TypeAlias = frozenset[str]
 
-
-class Flaw(NamedTuple):
-    """A mistake inside a value, with the path to it from that value."""
-
-    at: Steps
-    message: str
-    code: Code
-    on_key: bool = False
-    word: str = ""  # the key that is missing, or that a misspelt one may have meant
-
-
-def flaws(source: Json, at: Steps = ()) -> Iterator[Flaw]:
-    """Yield every mistake in a condition as written."""
-    if isinstance(source, list):
-        for number, item in enumerate(source):
-            yield from flaws(item, (*at, number))
-        return
-    groups = [key for key in GROUPS if key in source] if isinstance(source, dict) else []
-    if not groups:
-        yield from _leaf_flaws(source, at)
-    elif len(source) > 1:
-        yield Flaw(
-            (*at, groups[0]),
-            f'"{groups[0]}" stands alone; put what is beside it into a list',
-            Code.CONDITION,
-            on_key=True,
-        )
-    elif groups[0] != "not" and not isinstance(source[groups[0]], list | dict):
-        yield Flaw((*at, groups[0]), f'"{groups[0]}" takes a list of conditions', Code.CONDITION)
-    else:
-        yield from flaws(source[groups[0]], (*at, groups[0]))
+ALL_EVENTS: Final[Events] = frozenset(("user_message", "turn", "tool_call", "decision", "tool_result"))
+_OF_A_TOOL: Final[Events] = frozenset(("tool_call", "decision", "tool_result"))
+_RESULT: Final[Events] = frozenset(("tool_result",))
+_HANDLERS: Final = {
+    "on_user_message": "user_message",
+    "on_turn": "turn",
+    "on_tool_call": "tool_call",
+    "on_decision": "decision",
+    "on_tool_result": "tool_result",
+}
+# The fields below each root. A root that is not listed holds the data of the agent.
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "user": ("text",),
+    "tool": ("name", "args", "result"),
+    "session": ("id", "turn", "part"),
+    "agent": (),
+    "run_id": (),
+    "model": (),
+    "stop_reason": (),
+    "response": (
+        *("content", "text", "stop_reason", "usage", "model", "latency_ms", "time_to_first_chunk_ms", "error"),
+        *("id", "choices", "citations", "metadata"),
+    ),
+    "response.usage": (
+        *("input_tokens", "output_tokens", "thinking_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
+    ),
+}
+_PLAIN: Final = frozenset(("text", "stop_reason", "model", "latency_ms", "time_to_first_chunk_ms", "id"))
+RESULT_FIELDS: Final = ("status", "output", "latency_ms")
 
 
-def _leaf_flaws(source: Json, at: Steps) -> Iterator[Flaw]:
-    if not isinstance(source, dict):
-        message = f"a condition is a mapping of path, op and value, or a list of them, not {show(source)}"
-        yield Flaw(at, message + text_advice(source), Code.CONDITION)
-        return
-    unknown = [key for key in source if key not in LEAF_KEYS]
-    for key in unknown:
-        meant = advice_for_condition(key, source[key])
-        advice = f"; {meant.text}" if meant is not None else did_you_mean(key, (*LEAF_KEYS, *GROUPS))
-        takes = advice or "; it takes path, op and value, or all_of, any_of, not"
-        yield Flaw((*at, key), f"unknown key {show(key)} in a condition{takes}", Code.UNKNOWN_KEY, on_key=True)
-    known = list(_known_flaws(source, at))
-    yield from known
-    if not unknown and not known:
-        yield from _remaining_flaws(source, at)
+def dead_end(path: Path) -> str:
+    """Return why the path can never have a value, or an empty text when it can."""
+    root, steps = path.text.split(".")[0], path.steps
+    if not steps:
+        return ""
+    if root == "tool" and not fields_beside(path.text):
+        return _dead_end_in_tool(path.text, steps)
+    why = _reason(root, steps)
+    return f'path "{path.text}" can never resolve: {why}' if why else ""
 
 
-def _known_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
-    """Yield the mistakes in the path and in the operator."""
-    path, op = source.get("path"), source.get("op")
-    if isinstance(path, str):
-        try:
-            why = dead_end(Path(path))
-        except ValueError as error:
-            why = str(error)
-        if why:
-            yield Flaw((*at, "path"), with_path_advice(why, path), Code.DEAD_PATH)
-    if isinstance(op, str) and op not in OPERATORS:
-        advice = operator_meant(op)
-        hint = f"; write {show(advice)}" if advice else did_you_mean(op, OPERATORS)
-        known = hint or f"; known: {', '.join(OPERATORS)}"
-        yield Flaw((*at, "op"), f"unknown operator {show(op)}{known}", Code.CONDITION)
+def _reason(root: str, steps: Sequence[str]) -> str:
+    if known := fields_beside(".".join((root, *steps))):
+        return f"{known[0].rpartition('.')[0]} has only {', '.join(known)}"
+    if _FIELDS.get(root) == ():
+        return f"{root} is a text, with nothing below it"
+    if root == "labels" and len(steps) > 1:
+        return f"labels.{steps[0]} is a text, with nothing below it"
+    if len(steps) > 1 and (root in ("user", "session") or (root == "response" and steps[0] in _PLAIN)):
+        return f"{root}.{steps[0]} has nothing below it"
+    return ""
 
 
-def _remaining_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
-    """Yield missing keys, and a value that does not fit its operator."""
-    try:
-        Condition(source)
-    except ConditionError as error:
-        where = tuple(error.at.split(".")) if error.at else ()
-        code = Code.REGEX if source.get("op") == "matches" and where == ("value",) else Code.CONDITION
-        yield Flaw((*at, *where), str(error), code)
+def fields_beside(text: str) -> list[str]:
+    """Return the paths there are instead of one whose last step nothing has; none where there may be such a step."""
+    root, *steps = text.split(".")
+    if root == "response" and len(steps) > 1 and steps[0] == "usage":
+        root, steps = "response.usage", steps[1:]
+    known = _FIELDS.get(root, ())
+    return [f"{root}.{name}" for name in known] if steps and known and steps[0] not in known else []
+
+
+def _dead_end_in_tool(text: str, steps: Sequence[str]) -> str:
+    if steps[0] == "name" and len(steps) > 1:
+        return f'path "{text}" can never resolve: tool.name is a text, with nothing below it'
+    if steps[0] == "result" and len(steps) > 1 and steps[1] not in RESULT_FIELDS:
+        known = "tool.result has status, output and latency_ms"
+        return f'path "{text}" can never resolve: {known}; write tool.result.output.{steps[1]}'
+    return ""
+
+
+def events_with(path: Path) -> Events:
+    """Return the events at which a condition on the path can hold; the engine remembers turns and user messages."""
+    if path.text.split(".")[0] != "tool":
+        return ALL_EVENTS
+    # The session stamps an attempt's arguments on its decision and its result, so only the result is late.
+    return _RESULT if path.steps[:1] == ("result",) else _OF_A_TOOL
+
+
+def events_with_key(part: str) -> Events:
+    """Return the events that have a value for one part of a rule's key; nothing is remembered for keys."""
+    root, _, _ = part.partition(".")
+    if part in ("session", "agent", "run", ALL_KEY) or root in ("labels", "agent", "run_id", "session"):
+        return ALL_EVENTS
+    if root == "tool":
+        return events_with(Path("tool.name" if part == "tool" else part))
+    if root == "args":
+        return _OF_A_TOOL
+    return frozenset(("user_message",)) if root == "user" else frozenset(("turn",))
+
+
+def events_handled(kind: RuleType) -> Events:
+    """Return the events a kind has handlers for."""
+    return frozenset(event for handler, event in _HANDLERS.items() if _overrides(kind, handler))
+
+
+def _overrides(kind: RuleType, handler: str) -> bool:
+    mine: Any = getattr(kind, handler)
+    return mine is not getattr(Rule, handler)
 
 
 def never_holds(source: Json) -> str:

@@ -13,19 +13,14 @@ from stream_guard.errors import PolicyError
 from stream_guard.judge.model import Json
 from stream_guard.judge.patterns import TOOL_CLASSES
 from stream_guard.judge.spec import Agents, Policy, RuleSpec, version_of
-from stream_guard.policy.belonging import advice_for_policy
 from stream_guard.policy.build import RuleBuilder
-from stream_guard.policy.checks import check_agents, check_classes, warn_of_unlisted
-from stream_guard.policy.codes import Code
-from stream_guard.policy.dialects import to_native
+from stream_guard.policy.checks import check_agents, check_classes, check_labels, warn_of_unlisted
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
-from stream_guard.policy.gates import Flaw
-from stream_guard.policy.label_checks import check_labels
-from stream_guard.policy.message_parts import printable, show
-from stream_guard.policy.packs import with_packs
-from stream_guard.policy.report import ProblemReport
-from stream_guard.policy.shared_files import with_shared
+from stream_guard.policy.hints import advice_for_policy
+from stream_guard.policy.message_parts import Code, Flaw, printable, show
+from stream_guard.policy.native import ProblemReport, to_native
+from stream_guard.policy.packs import with_packs, with_shared
 from stream_guard.policy.translation import problems_of
 from stream_guard.registry import Registry
 from stream_guard.similarity import SIMILARITIES

@@ -1,14 +1,71 @@
-"""Parts of messages: values that are short and safe to print, lists of names, and the nearest known word."""
+"""What problems of a policy are made of: their codes, and the parts of their messages."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from stream_guard.judge.model import Json
+
+
+class Code(StrEnum):
+    """What sort of problem it is."""
+
+    UNREADABLE = "SG101"
+    SYNTAX = "SG102"
+    TWICE = "SG103"
+    UNKNOWN_KEY = "SG104"
+    MISSING_KEY = "SG105"
+    WRONG_TYPE = "SG106"
+    NOT_ALLOWED = "SG107"
+    UNKNOWN_KIND = "SG108"
+    DUPLICATE_ID = "SG109"
+    BAD_ID = "SG110"
+    CONDITION = "SG111"
+    DEAD_PATH = "SG112"
+    NEVER_FIRES = "SG113"
+    REGEX = "SG114"
+    TOOLS = "SG115"
+    DURATION = "SG116"
+    KEY = "SG117"
+    NOT_A_POLICY = "SG118"
+    NOT_PLAIN = "SG119"
+    TOO_BIG = "SG120"
+    ALIAS = "SG121"
+    REFUSED = "SG122"
+    KIND_FAILED = "SG123"
+    AGENT = "SG124"
+    TEST = "SG125"
+    PACK = "SG126"
+    SHARED = "SG127"
+    NO_ID = "SG151"
+    NO_RULES = "SG152"
+    NOT_LISTED = "SG153"
+    SAME = "SG154"
+    CONTRADICTION = "SG155"
+    COVERED = "SG156"
+    CONSTANT = "SG157"
+    DEAD = "SG158"
+    CALLER = "SG159"
+    OLD_WORD = "SG160"
+
+
+Steps: TypeAlias = tuple[str | int, ...]
+
+
+class Flaw(NamedTuple):
+    """A mistake inside a value, with the path to it from that value."""
+
+    at: Steps
+    message: str
+    code: Code
+    on_key: bool = False
+    word: str = ""  # the key that is missing, or that a misspelt one may have meant
+
 
 SHOWN: Final = 60
 

@@ -10,8 +10,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from stream_guard.judge.conditions import CONDITION_DEFINITION
 from stream_guard.judge.rule import RuleType
-from stream_guard.policy.forms import PolicyForm, RuleForm
-from stream_guard.policy.names import describe
+from stream_guard.policy.forms import PolicyForm, RuleForm, describe
 from stream_guard.registry import Registry
 
 # Every version of the editors' language server reads draft 7; 2020-12 gave the same diagnostics in 1.19 and 1.25.

@@ -9,12 +9,20 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from stream_guard.judge.conditions import GROUPS, LEAF_KEYS, OPERATORS, Condition, ConditionError
 from stream_guard.judge.model import Json
-from stream_guard.policy.codes import Code
-from stream_guard.policy.gates import Flaw, Steps, flaws
-from stream_guard.policy.hints import Advice, value_advice, with_path_advice
-from stream_guard.policy.message_parts import did_you_mean, listed, nearest, show
-from stream_guard.policy.names import names_at, spellings
+from stream_guard.judge.paths import Path
+from stream_guard.policy.forms import names_at, spellings
+from stream_guard.policy.gates import dead_end
+from stream_guard.policy.hints import (
+    Advice,
+    advice_for_condition,
+    operator_meant,
+    text_advice,
+    value_advice,
+    with_path_advice,
+)
+from stream_guard.policy.message_parts import Code, Flaw, Steps, did_you_mean, listed, nearest, show
 
 _WANTS: Final = {
     "string_type": "text",
@@ -254,3 +262,69 @@ def _without_echoes(found: list[Flaw]) -> list[Flaw]:
     """Drop "needs X" where a misspelt X is reported: one mistake is one problem."""
     meant = {(flaw.at[:-1], flaw.word) for flaw in found if flaw.code == Code.UNKNOWN_KEY}
     return [flaw for flaw in found if flaw.code != Code.MISSING_KEY or (flaw.at, flaw.word) not in meant]
+
+
+def flaws(source: Json, at: Steps = ()) -> Iterator[Flaw]:
+    """Yield every mistake in a condition as written."""
+    if isinstance(source, list):
+        for number, item in enumerate(source):
+            yield from flaws(item, (*at, number))
+        return
+    groups = [key for key in GROUPS if key in source] if isinstance(source, dict) else []
+    if not groups:
+        yield from _leaf_flaws(source, at)
+    elif len(source) > 1:
+        yield Flaw(
+            (*at, groups[0]),
+            f'"{groups[0]}" stands alone; put what is beside it into a list',
+            Code.CONDITION,
+            on_key=True,
+        )
+    elif groups[0] != "not" and not isinstance(source[groups[0]], list | dict):
+        yield Flaw((*at, groups[0]), f'"{groups[0]}" takes a list of conditions', Code.CONDITION)
+    else:
+        yield from flaws(source[groups[0]], (*at, groups[0]))
+
+
+def _leaf_flaws(source: Json, at: Steps) -> Iterator[Flaw]:
+    if not isinstance(source, dict):
+        message = f"a condition is a mapping of path, op and value, or a list of them, not {show(source)}"
+        yield Flaw(at, message + text_advice(source), Code.CONDITION)
+        return
+    unknown = [key for key in source if key not in LEAF_KEYS]
+    for key in unknown:
+        meant = advice_for_condition(key, source[key])
+        advice = f"; {meant.text}" if meant is not None else did_you_mean(key, (*LEAF_KEYS, *GROUPS))
+        takes = advice or "; it takes path, op and value, or all_of, any_of, not"
+        yield Flaw((*at, key), f"unknown key {show(key)} in a condition{takes}", Code.UNKNOWN_KEY, on_key=True)
+    known = list(_known_flaws(source, at))
+    yield from known
+    if not unknown and not known:
+        yield from _remaining_flaws(source, at)
+
+
+def _known_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
+    """Yield the mistakes in the path and in the operator."""
+    path, op = source.get("path"), source.get("op")
+    if isinstance(path, str):
+        try:
+            why = dead_end(Path(path))
+        except ValueError as error:
+            why = str(error)
+        if why:
+            yield Flaw((*at, "path"), with_path_advice(why, path), Code.DEAD_PATH)
+    if isinstance(op, str) and op not in OPERATORS:
+        advice = operator_meant(op)
+        hint = f"; write {show(advice)}" if advice else did_you_mean(op, OPERATORS)
+        known = hint or f"; known: {', '.join(OPERATORS)}"
+        yield Flaw((*at, "op"), f"unknown operator {show(op)}{known}", Code.CONDITION)
+
+
+def _remaining_flaws(source: dict[str, Json], at: Steps) -> Iterator[Flaw]:
+    """Yield missing keys, and a value that does not fit its operator."""
+    try:
+        Condition(source)
+    except ConditionError as error:
+        where = tuple(error.at.split(".")) if error.at else ()
+        code = Code.REGEX if source.get("op") == "matches" and where == ("value",) else Code.CONDITION
+        yield Flaw((*at, *where), str(error), code)

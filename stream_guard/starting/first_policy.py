@@ -16,9 +16,9 @@ from stream_guard.learning.facts import Facts
 from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.mining import count_tests
 from stream_guard.learning.names import is_plain_name
+from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
-from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
 from stream_guard.starting.survey import Survey
 from stream_guard.starting.tool_classes import guess_class

@@ -12,7 +12,7 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Finding, Severity, Turn
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.pipeline import open_table
-from stream_guard.policy.paths import events_handled
+from stream_guard.policy.gates import events_handled
 from stream_guard.settings import Settings
 
 # The share of sessions in which a rule may fire and still be in force from the first day. A grave rule is about acts,

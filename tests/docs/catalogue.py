@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 
 import stream_guard as sg
 from stream_guard.judge.rule import ALL_MODES
-from stream_guard.policy.names import spellings
-from stream_guard.policy.paths import events_handled
-from stream_guard.policy.yaml_out import write_yaml
+from stream_guard.policy.convert import write_yaml
+from stream_guard.policy.forms import spellings
+from stream_guard.policy.gates import events_handled
 from stream_guard.registry import Registry
 from stream_guard.settings import PluginSettings
 from tests.docs.tables import cell, code, table

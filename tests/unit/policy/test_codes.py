@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stream_guard.policy.codes import Code
+from stream_guard.policy.message_parts import Code
 
 
 def test_every_code_is_documented_once_and_no_other_is(root: Path) -> None:
@@ -18,10 +18,16 @@ def test_every_code_is_used(root: Path) -> None:
 
 
 def test_the_bounds_in_the_document_are_the_bounds_in_the_code(root: Path) -> None:
-    from stream_guard.policy import checks, document, nodes, scalars, translation
+    from stream_guard.policy import checks, document, translation
 
     (row,) = [line for line in (root / "docs" / "policy-errors.md").read_text().splitlines() if "| SG120 |" in line]
-    bounds = (nodes.MAX_NODES, nodes.MAX_ALIASED, scalars.MAX_TEXT, checks.MAX_EXPANDED, translation.MAX_PROBLEMS)
+    bounds = (
+        document.MAX_NODES,
+        document.MAX_ALIASED,
+        document.MAX_TEXT,
+        checks.MAX_EXPANDED,
+        translation.MAX_PROBLEMS,
+    )
     assert all(f"{bound:,}" in row for bound in bounds)
-    assert f"over {nodes.MAX_DEPTH} levels" in row
+    assert f"over {document.MAX_DEPTH} levels" in row
     assert document.MAX_BYTES == 4 * 2**20

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream_guard.policy.convert import to_yaml
+from stream_guard.policy.convert import to_yaml, write_yaml
 from stream_guard.policy.document import read_document
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.yaml_out import write_yaml
 from stream_guard.registry import Registry
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(

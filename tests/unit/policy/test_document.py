@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.errors import Place, PolicyError
-from stream_guard.policy.document import MAX_BYTES, read_document
-from stream_guard.policy.nodes import MAX_ALIASED, MAX_DEPTH, MAX_NODES
-from stream_guard.policy.scalars import MAX_TEXT
+from stream_guard.policy.document import MAX_ALIASED, MAX_BYTES, MAX_DEPTH, MAX_NODES, MAX_TEXT, read_document
 
 scalars = (
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -214,7 +212,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [2_500, pytest.param(MAX_NODES, marks=pytest.mark.slow)])
 def test_a_file_of_too_many_values_is_cut_off(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_guard.policy.nodes.MAX_NODES", limit)
+    monkeypatch.setattr("stream_guard.policy.document.MAX_NODES", limit)
     assert problems("[" + "1," * 4 * limit + "1]") == [(1, 2 * limit, "SG120")]
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from stream_guard.judge.conditions import OPERATORS, Condition, ConditionError
 from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.paths import MISSING, Path
-from stream_guard.policy.codes import Code
-from stream_guard.policy.gates import always_holds, events_holding, flaws, never_holds
-from stream_guard.policy.paths import events_with
+from stream_guard.policy.gates import always_holds, events_holding, events_with, never_holds
+from stream_guard.policy.message_parts import Code
+from stream_guard.policy.translation import flaws
 
 EVENTS: list[Event] = [
     UserMessage(session_id="s", text="a"),

@@ -12,10 +12,9 @@ from typer.testing import CliRunner
 from stream_guard import DecodeError, Json, Record
 from stream_guard.cli.app import app
 from stream_guard.errors import PolicyError, Problem
-from stream_guard.policy.forms import PolicyForm, RuleForm
+from stream_guard.policy.forms import PolicyForm, RuleForm, spellings
 from stream_guard.policy.hints import path_meant
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.names import spellings
 from stream_guard.registry import Registry
 from stream_guard.settings import Settings
 

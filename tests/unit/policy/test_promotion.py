@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
 from stream_guard.errors import SettingsError
+from stream_guard.policy.editing import promote
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.promotion import promote
 from stream_guard.registry import Registry
 
 POLICY = """\
