@@ -339,119 +339,103 @@ def parse_json(text: str, builder: Builder) -> None:
 
 
 class _JsonParser:
-    """Walks the tokens once. ``_after`` is the last token: a value, a comma, a colon, an opening bracket."""
+    """Reads one token ahead. It recurses no deeper than the builder lets values nest."""
 
     def __init__(self, text: str, builder: Builder) -> None:
         self._text = text
         self._builder = builder
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
-        self._after = "start"
-        self._brackets: list[str] = []
+        self._open: list[str] = []  # the brackets that are still to be closed
+        self._kind = self._token = ""  # of the token at hand; both are empty for what is none
+        self._start = self._end = 0
 
     def run(self) -> None:
-        position = 0
-        while True:
-            found = _TOKEN.match(self._text, position)
-            if found is None:
-                raise self._unexpected(self._skip_space(position))
-            kind, token = str(found.lastgroup), found[str(found.lastgroup)]
-            start, position = found.start(kind), found.end()
-            if kind == "end":
-                return self._finish(start)
-            if kind == "mark":
-                self._punctuation(token, start)
+        self._advance()
+        if self._kind == "end":
+            return  # the builder says that the file is empty
+        self._take_value("a mapping or a list")
+        if self._kind != "end":
+            raise self._unexpected("the end of the file")
+
+    def _advance(self) -> None:
+        found = _TOKEN.match(self._text, self._end)
+        if found is None:
+            rest = self._text[self._end :]
+            self._kind, self._token, self._start = "", "", self._end + len(rest) - len(rest.lstrip(" \t\r\n"))
+        else:
+            self._kind = str(found.lastgroup)
+            self._token, self._start, self._end = found[self._kind], found.start(self._kind), found.end()
+
+    def _mark(self) -> Mark:
+        line = bisect_right(self._lines, self._start)
+        return line, self._start - self._lines[line - 1] + 1
+
+    def _take_value(self, expected: str) -> None:
+        if self._token in ("{", "["):
+            self._take_container(is_mapping=self._token == "{")
+        elif self._kind in ("text", "number", "word"):
+            self._take_scalar()
+        else:
+            raise self._unexpected(expected)
+
+    def _take_container(self, *, is_mapping: bool) -> None:
+        closing, item = ("}", "a key in double quotes") if is_mapping else ("]", "a value")
+        self._builder.begin((new_mapping if is_mapping else new_list)(self._mark()))
+        self._open.append(closing)
+        self._advance()
+        expected = f'{item} or "{closing}"'
+        while self._token != closing or expected == item:  # nothing closes behind a comma
+            if is_mapping:
+                self._take_key(expected)
+                self._take_value("a value")
             else:
-                self._scalar(kind, token, start)
+                self._take_value(expected)
+            if self._token == closing:
+                break
+            if self._token != ",":
+                raise self._unexpected(f'"," or "{closing}"')
+            self._advance()
+            expected = item
+        self._open.pop()
+        self._builder.end()
+        self._advance()
 
-    def _mark(self, offset: int) -> Mark:
-        line = bisect_right(self._lines, offset)
-        return line, offset - self._lines[line - 1] + 1
+    def _take_key(self, expected: str) -> None:
+        if self._kind != "text":
+            raise self._unexpected(expected)
+        self._take_scalar()
+        if self._token != ":":
+            raise self._unexpected('":"')
+        self._advance()
 
-    def _skip_space(self, position: int) -> int:
-        return position + len(self._text[position:]) - len(self._text[position:].lstrip(" \t\r\n"))
+    def _take_scalar(self) -> None:
+        mark = self._mark()
+        self._builder.add(Node(mark, self._read_scalar(mark)))
+        self._advance()
 
-    def _finish(self, offset: int) -> None:
-        if self._brackets:
-            opened = "{" if self._brackets[-1] == "}" else "["
-            message = f'the file ends, but "{opened}" is still open; "{self._brackets[-1]}" is missing'
-            raise self._builder.stop(self._mark(offset), message, Code.SYNTAX)
-
-    def _wants_key(self) -> bool:
-        return bool(self._brackets) and self._brackets[-1] == "}" and self._after in ("open", "comma")
-
-    def _punctuation(self, sign: str, offset: int) -> None:
-        if sign in "{[":
-            if self._wants_key() or not self._wants_value():
-                raise self._unexpected(offset)
-            mark = self._mark(offset)
-            self._builder.begin(new_mapping(mark) if sign == "{" else new_list(mark))
-            self._brackets.append("}" if sign == "{" else "]")
-            self._after = "open"
-        elif sign in "}]":
-            if not self._brackets or self._brackets[-1] != sign or self._after not in ("open", "value"):
-                raise self._unexpected(offset)
-            self._brackets.pop()
-            self._builder.end()
-            self._after = "value"
-        elif sign == ",":
-            if self._after != "value" or not self._brackets:
-                raise self._unexpected(offset)
-            self._after = "comma"
-        else:
-            if self._after != "key":
-                raise self._unexpected(offset)
-            self._after = "colon"
-
-    def _wants_value(self) -> bool:
-        if self._after in ("start", "colon"):
-            return True
-        return self._after in ("open", "comma") and self._brackets[-1] == "]"
-
-    def _scalar(self, kind: str, token: str, offset: int) -> None:
-        if self._wants_key():
-            if kind != "text":
-                raise self._unexpected(offset)
-            after = "key"
-        elif self._wants_value():
-            after = "value"
-        else:
-            raise self._unexpected(offset)
-        mark = self._mark(offset)
-        self._builder.add(Node(mark, self._value(kind, token, mark)))
-        self._after = after
-
-    def _value(self, kind: str, token: str, mark: Mark) -> str | float | bool | None:
-        if kind == "number":
-            return finite(token, mark, self._builder)
-        if kind == "word":
-            if token in _WORDS:
-                return _WORDS[token]
-            # RFC 8259: NaN and Infinity are not JSON.
-            self._builder.report_unreadable(mark, f"{token} is not a number a rule can compare with", Code.NOT_PLAIN)
+    def _read_scalar(self, mark: Mark) -> str | float | bool | None:
+        if self._kind == "number":
+            return finite(self._token, mark, self._builder)
+        if self._token in _WORDS:
+            return _WORDS[self._token]
+        if self._kind == "word":  # RFC 8259: NaN and Infinity are not JSON.
+            message = f"{self._token} is not a number a rule can compare with"
+            self._builder.report_unreadable(mark, message, Code.NOT_PLAIN)
             return None
         try:
-            text: str = json.loads(token)
+            text: str = json.loads(self._token)
         except ValueError as error:
             raise self._builder.stop(mark, f"this text has a bad escape: {error}", Code.SYNTAX) from None
         return check_text(text, mark, self._builder)
 
-    def _unexpected(self, offset: int) -> Exception:
-        found = "the end of the file" if offset >= len(self._text) else show(self._text[offset])
-        return self._builder.stop(
-            self._mark(offset), f"not JSON: expected {self._expected()}, found {found}", Code.SYNTAX
-        )
-
-    def _expected(self) -> str:
-        if self._after == "start":
-            return "a mapping or a list"
-        if self._after in ("key", "colon"):
-            return '":"' if self._after == "key" else "a value"
-        if not self._brackets:
-            return "the end of the file"
-        if self._after == "value":
-            return f'"," or "{self._brackets[-1]}"'
-        what = "a key in double quotes" if self._brackets[-1] == "}" else "a value"
-        return what if self._after == "comma" else f'{what} or "{self._brackets[-1]}"'
+    def _unexpected(self, expected: str) -> Exception:
+        if self._kind == "end":  # inside something: a file without anything never comes here
+            closing = self._open[-1]
+            opened = "{" if closing == "}" else "["
+            message = f'the file ends, but "{opened}" is still open; "{closing}" is missing'
+        else:
+            message = f"not JSON: expected {expected}, found {show(self._text[self._start])}"
+        return self._builder.stop(self._mark(), message, Code.SYNTAX)
 
 
 _TEXT_TAGS: Final = frozenset(("!", "!!str", "tag:yaml.org,2002:str"))
