@@ -346,7 +346,7 @@ class _JsonParser:
         self._builder = builder
         self._lines = [0, *(found.end() for found in re.finditer("\n", text))]
         self._open: list[str] = []  # the brackets that are still to be closed
-        self._kind = self._token = ""  # of the token at hand; both are empty for what is none
+        self._kind = self._lexeme = ""  # of the token at hand; both are empty for what is none
         self._start = self._end = 0
 
     def run(self) -> None:
@@ -361,18 +361,18 @@ class _JsonParser:
         found = _TOKEN.match(self._text, self._end)
         if found is None:
             rest = self._text[self._end :]
-            self._kind, self._token, self._start = "", "", self._end + len(rest) - len(rest.lstrip(" \t\r\n"))
+            self._kind, self._lexeme, self._start = "", "", self._end + len(rest) - len(rest.lstrip(" \t\r\n"))
         else:
             self._kind = str(found.lastgroup)
-            self._token, self._start, self._end = found[self._kind], found.start(self._kind), found.end()
+            self._lexeme, self._start, self._end = found[self._kind], found.start(self._kind), found.end()
 
     def _mark(self) -> Mark:
         line = bisect_right(self._lines, self._start)
         return line, self._start - self._lines[line - 1] + 1
 
     def _take_value(self, expected: str) -> None:
-        if self._token in ("{", "["):
-            self._take_container(is_mapping=self._token == "{")
+        if self._lexeme in ("{", "["):
+            self._take_container(is_mapping=self._lexeme == "{")
         elif self._kind in ("text", "number", "word"):
             self._take_scalar()
         else:
@@ -384,15 +384,15 @@ class _JsonParser:
         self._open.append(closing)
         self._advance()
         expected = f'{item} or "{closing}"'
-        while self._token != closing or expected == item:  # nothing closes behind a comma
+        while self._lexeme != closing or expected == item:  # nothing closes behind a comma
             if is_mapping:
                 self._take_key(expected)
                 self._take_value("a value")
             else:
                 self._take_value(expected)
-            if self._token == closing:
+            if self._lexeme == closing:
                 break
-            if self._token != ",":
+            if self._lexeme != ",":
                 raise self._unexpected(f'"," or "{closing}"')
             self._advance()
             expected = item
@@ -404,7 +404,7 @@ class _JsonParser:
         if self._kind != "text":
             raise self._unexpected(expected)
         self._take_scalar()
-        if self._token != ":":
+        if self._lexeme != ":":
             raise self._unexpected('":"')
         self._advance()
 
@@ -415,15 +415,15 @@ class _JsonParser:
 
     def _read_scalar(self, mark: Mark) -> str | float | bool | None:
         if self._kind == "number":
-            return finite(self._token, mark, self._builder)
-        if self._token in _WORDS:
-            return _WORDS[self._token]
+            return finite(self._lexeme, mark, self._builder)
+        if self._lexeme in _WORDS:
+            return _WORDS[self._lexeme]
         if self._kind == "word":  # RFC 8259: NaN and Infinity are not JSON.
-            message = f"{self._token} is not a number a rule can compare with"
+            message = f"{self._lexeme} is not a number a rule can compare with"
             self._builder.report_unreadable(mark, message, Code.NOT_PLAIN)
             return None
         try:
-            text: str = json.loads(self._token)
+            text: str = json.loads(self._lexeme)
         except ValueError as error:
             raise self._builder.stop(mark, f"this text has a bad escape: {error}", Code.SYNTAX) from None
         return check_text(text, mark, self._builder)
