@@ -78,8 +78,8 @@ class Guard:
         self._table = open_table(policy, self.counts, limits, self._store, mode="inline", answers=answers)
         # Gets what a judge is to be asked, before the caller gets an answer; returns what nobody will be asked.
         self.ask: Callable[[Sequence[Finding]], Sequence[Finding]] = _nobody
-        if self._is_kept:
-            self._table.append_to(self._store)
+        if self._is_shared:
+            self._table.share_rows()
         self._skew = self._table.limits.max_future_skew
         self._clock = clock if clock is not None else ReceiverClock(self._skew)
         self._engine = self._table.engine

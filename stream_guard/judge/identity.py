@@ -11,9 +11,8 @@ import json
 from array import array
 from collections.abc import Callable
 from hashlib import blake2b
-from itertools import islice
 from secrets import randbits
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 import xxhash
@@ -30,9 +29,6 @@ _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a
 MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
-
-IdMark: TypeAlias = tuple[dict[int, int], int]
-"""A generation of event ids, and how many of it are stored."""
 
 
 def digest(*parts: str) -> str:
@@ -205,18 +201,16 @@ class Occurrences:
     count that was forgotten, so that no two occurrences have the same number.
     """
 
-    __slots__ = ("_added", "_counts", "_floor", "_plain")
+    __slots__ = ("_counts", "_floor", "_plain")
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self._floor = 0
-        self._added = 0
         self._plain = True  # each count is 1
 
     def add(self, key: int, /) -> int:
         """Count one more; return how many there were before."""
         counts = self._counts
-        self._added += 1
         before = counts.pop(key, self._floor)
         counts[key] = before + 1
         if before:
@@ -225,16 +219,10 @@ class Occurrences:
             self._floor = max(self._floor, counts.pop(next(iter(counts))))
         return before
 
-    def mark(self) -> int:
-        """Return what ``stored`` takes to tell only what came after this."""
-        return self._added
-
-    def stored(self, mark: int = 0) -> tuple[int, bytes, bytes]:
-        """Return the floor, the keys that were told last, and their counts; no counts where each is 1."""
-        last, fresh = self._counts, self._added - mark
-        if fresh < len(last):
-            last = dict(islice(last.items(), len(last) - fresh, None))
-        return self._floor, array("Q", last).tobytes(), b"" if self._plain else array("Q", last.values()).tobytes()
+    def stored(self) -> tuple[int, bytes, bytes]:
+        """Return the floor, the keys, the one that was told last at the end, and their counts; none where each is 1."""
+        counts = self._counts
+        return self._floor, array("Q", counts).tobytes(), b"" if self._plain else array("Q", counts.values()).tobytes()
 
     def restore(self, floor: int, keys: bytes, counts: bytes, /) -> None:
         """Know what was stored, behind what is known already."""
@@ -243,7 +231,7 @@ class Occurrences:
         for key, count in zip(numbers, told, strict=True):
             self._counts.pop(key, None)
             self._counts[key] = count
-        self._floor, self._added, self._plain = floor, len(numbers), not counts
+        self._floor, self._plain = floor, not counts
 
 
 class SeenIds:
@@ -282,18 +270,6 @@ class SeenIds:
         recent, older = self._recent, self._older
         contents = array("Q", [*recent.values(), *older.values(), self.seed])
         return array("Q", recent).tobytes(), array("Q", older).tobytes(), contents.tobytes()
-
-    def mark(self) -> IdMark:
-        """Return what ``since`` takes to tell which ids came after this."""
-        return self._recent, len(self._recent)
-
-    def since(self, mark: IdMark, /) -> tuple[bytes, bytes, bytes] | None:
-        """Return the ids that came after a mark, as ``stored`` would; None where that cannot be told."""
-        generation, known = mark
-        if generation is not self._recent or not self.seed:  # an earlier version stored no contents
-            return None
-        fresh = list(islice(generation.items(), known, None))
-        return array("Q", [key for key, _ in fresh]).tobytes(), b"", array("Q", [value for _, value in fresh]).tobytes()
 
     def restore(self, recent: bytes, older: bytes, contents: bytes, /) -> None:
         """Know what was stored, and nothing else; earlier versions kept no seed, or no contents."""

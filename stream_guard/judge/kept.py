@@ -14,8 +14,8 @@ from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.ports import NO_SESSIONS, CommittingStore, Store
-from stream_guard.judge.rows import is_remembered, mark, measure, pack, take_changes, unpack
+from stream_guard.judge.ports import NO_SESSIONS, Store
+from stream_guard.judge.rows import is_remembered, pack, unpack
 from stream_guard.judge.session import Life, Session
 from stream_guard.judge.shares import TenantShares, share_of
 
@@ -56,10 +56,10 @@ class KeptSessions:
     """Loads, stores and forgets sessions, and knows their deadlines. It judges nothing."""
 
     __slots__ = (
-        "_appending",
         "_counts",
         "_engine",
         "_idle",
+        "_is_shared",
         "_limits",
         "_max_live",
         "clean",
@@ -75,7 +75,7 @@ class KeptSessions:
 
     def __init__(self, engine: Engine, store: Store, counts: Counts, limits: Limits) -> None:
         self.store = store
-        self._appending: CommittingStore | None = None
+        self._is_shared = False
         self._counts = counts
         self._limits = limits
         self._max_live = limits.max_live  # kept here: settings are slow to ask
@@ -120,7 +120,8 @@ class KeptSessions:
         session = self.clean.pop(session_id, None)
         if session is None:
             blob = self.store.get(session_id)
-            session = self._unpacked(session_id, blob) if blob is not None else None
+            if blob is not None:
+                session = unpack(session_id, blob, self._engine, self._counts, keep_strangers=self._is_shared)
             if session is not None and session.resting and session_id not in self.resting:
                 self.resting[session_id] = None  # an earlier run closed it
                 self._counts.sessions -= 1
@@ -137,18 +138,9 @@ class KeptSessions:
         self.touched[session_id] = session
         return session
 
-    def append_to(self, store: CommittingStore) -> None:
-        """Write of a session whose row is stored only what changes: somebody waits for each write."""
-        self._appending = store
-
-    def _unpacked(self, session_id: str, blob: bytes) -> Session | None:
-        store, engine = self._appending, self._engine
-        if store is None:
-            return unpack(session_id, blob, engine, self._counts)
-        session = unpack(session_id, blob, engine, self._counts, keep_strangers=store.is_shared)
-        if session is not None:
-            session.marks = mark(session, engine, *measure(blob))
-        return session
+    def share(self) -> None:
+        """Keep in rows what other processes need that judge by them, maybe under another policy."""
+        self._is_shared = True
 
     def find(self, session_id: str) -> Session | None:
         """Return a live session from memory or from the store, or None when there is none of that id."""
@@ -267,10 +259,6 @@ class KeptSessions:
 
     def _put(self, session: Session) -> None:
         due = self._due(session)
-        change = take_changes(session, self._engine) if session.marks is not None else None
-        if change is not None and self._appending is not None:
-            self._appending.append(session.id, change, due)
-            return
         try:
             blob = self._packed(session)
             why = "" if len(blob) <= self._limits.max_session_bytes else f"its row has {len(blob)} bytes"
@@ -280,10 +268,6 @@ class KeptSessions:
             self._give_up(session, why)
             return
         self.store.put(session.id, blob, due)
-        session.marks = None
-        if self._appending is not None and self._limits.in_memory:  # of shared ones, none stays to be changed
-            session.written_under = self._engine.policy.version
-            session.marks = mark(session, self._engine, len(blob))
 
     def _give_up(self, session: Session, why: str) -> None:
         """Close a session that cannot be written. What rules that stop knew of it is unevaluable if it comes back."""
@@ -293,7 +277,7 @@ class KeptSessions:
 
     def _due(self, session: Session) -> float | None:
         """Return when the stored session is to be looked at, or, where others share it, when it is over."""
-        if self._appending is None or not self._appending.is_shared:
+        if not self._is_shared:
             deadline = self.deadline(session)
             return deadline if deadline < inf else None
         # Nobody looks at it for its timers, and what is over may be deleted.

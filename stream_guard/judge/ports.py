@@ -45,9 +45,6 @@ class CommittingStore(Store, Protocol):
     def together(self, names: Iterable[str], work: Callable[[], Done]) -> Done:
         """Do some work while nobody else has these rows, and return when what it put is durable."""
 
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        """Keep a change behind the blob that was put; ``get`` returns both (``judge.rows``)."""
-
     def alerts(self) -> list[bytes]:
         """Return the committed rows of ``ALERT_ROWS``."""
 

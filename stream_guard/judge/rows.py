@@ -1,16 +1,14 @@
-"""A session as a row of a store, and back; and what a gate appends to a row instead of writing it again.
+"""A session as a row of a store, and back.
 
-A value of a store is a row, or a row with changes behind it. Rows cannot fail whatever an event held: what msgpack has
-no form for is written as JSON (``encoding``).
+Rows cannot fail whatever an event held: what msgpack has no form for is written as JSON (``encoding``).
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Sequence
 from functools import lru_cache
-from math import inf, isqrt
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -30,28 +28,61 @@ from stream_guard.judge.stored import (
     ROW_VERSION,
     OpenCall,
     StoredChanges,
-    StoredMarks,
     StoredName,
     StoredSession,
 )
 
-_pack: Final = msgspec.msgpack.Encoder().encode
 _decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
 _decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
 _STATES: Final = 18  # where the states stand in a row
 _NO_KEY: Final[tuple[str, ...]] = ()
-_SMALL: Final = 2048  # bytes of a row that is as well written whole
-_CHANGE: Final = 256  # bytes that an event changes, about
 _JOINED: Final = b"\xc1"  # msgpack never begins with it, so no row does
 _LENGTH: Final = struct.Struct("<I")
 
 
 def pack(session: Session, engine: Engine) -> bytes:
     """Return the session as bytes. Slots that have seen nothing are left out."""
-    lasting = session.lasting
-    told, schemas = lasting.told.stored(), write_catalogue(lasting.catalogue)
-    slots, calls = _list_slots(session, engine), _list_calls(session, engine)
-    return encode(_row(session, engine, slots, calls, lasting.ids.stored(), told, schemas))
+    bounds, lasting = engine.bounds, session.lasting
+    found = _list_slots(session, engine)
+    recent, older, contents = lasting.ids.stored()
+    flags = session.part_active | session.fresh_part << 1 | session.answered << 2
+    flags |= (session.life is Life.ENDED) << 3 | session.calls.lost << 4 | (session.end_judged == session.seq) << 5
+    row = (
+        ROW_VERSION,
+        session.last_session_id,
+        session.last_run_id,
+        session.last_agent,
+        session.last_labels,
+        session.last_event_id,
+        session.time,
+        session.turns,
+        session.part,
+        flags,
+        session.seq,
+        lasting.attempts,
+        session.lag,
+        session.explicit_part,
+        recent,
+        older,
+        sorted(session.memory),
+        _list_calls(session, engine),
+        found.states,
+        found.opened,
+        sorted([bounds[number].tag for number in session.unevaluable]),
+        found.cooldowns,
+        found.holds,
+        [] if session.waiting is None else session.waiting.events,
+        engine.policy.version,
+        session.resting,
+        b"" if session.earlier is None else pack(session.earlier, engine),
+        None,
+        contents,
+        sorted([bounds[number].tag for number in session.cut] + session.cut_strangers),
+        b"" if session.forgotten is None else session.forgotten.bits,
+        lasting.told.stored(),
+        _write_catalogue(lasting.catalogue),
+    )
+    return encode(row)
 
 
 class _Slots(NamedTuple):
@@ -97,59 +128,7 @@ def _list_calls(session: Session, engine: Engine) -> list[OpenCall]:
     return calls
 
 
-def _row(
-    session: Session,
-    engine: Engine,
-    found: _Slots,
-    calls: Sequence[object],
-    ids: tuple[bytes, bytes, bytes],
-    told: tuple[int, bytes, bytes],
-    schemas: bytes,
-) -> tuple[Any, ...]:
-    """Return a row of the session with these slots, open calls, event ids, counts of attempts and declared tools."""
-    bounds = engine.bounds
-    recent, older, contents = ids
-    flags = session.part_active | session.fresh_part << 1 | session.answered << 2
-    flags |= (session.life is Life.ENDED) << 3 | session.calls.lost << 4 | (session.end_judged == session.seq) << 5
-    return (
-        ROW_VERSION,
-        session.last_session_id,
-        session.last_run_id,
-        session.last_agent,
-        session.last_labels,
-        session.last_event_id,
-        session.time,
-        session.turns,
-        session.part,
-        flags,
-        session.seq,
-        session.lasting.attempts,
-        session.lag,
-        session.explicit_part,
-        recent,
-        older,
-        sorted(session.memory),
-        calls,
-        found.states,
-        found.opened,
-        sorted([bounds[number].tag for number in session.unevaluable]),
-        found.cooldowns,
-        found.holds,
-        [] if session.waiting is None else session.waiting.events,
-        engine.policy.version,
-        session.resting,
-        b"" if session.earlier is None else pack(session.earlier, engine),
-        None,
-        contents,
-        sorted([bounds[number].tag for number in session.cut] + session.cut_strangers),
-        b"" if session.forgotten is None else session.forgotten.bits,
-        told,
-        schemas,
-    )
-
-
-def write_catalogue(known: Catalogue | None) -> bytes:
-    """Return declared tools as bytes."""
+def _write_catalogue(known: Catalogue | None) -> bytes:
     return b"" if known is None else _written_catalogue(tuple(known.items()))
 
 
@@ -218,7 +197,6 @@ def unpack(
     lasting.told.restore(*row.told)
     lasting.catalogue = read_catalogue(row.catalogue)
     session.memory = set(row.memory)
-    session.written_under = row.policy_version
     if row.before:
         session.earlier = unpack(session_id, row.before, engine, counts, keep_strangers=keep_strangers)
     if row.forgotten:
@@ -294,7 +272,7 @@ def _read_state(stored: Any, bound: BoundRule) -> State:
 def read_row(value: bytes) -> StoredSession | None:
     """Return a session as it was stored, with the changes behind its row; None for a row of another format."""
     try:
-        first, *rest = split(value)
+        first, *rest = _split(value)
         row = _read_json(first) if is_json(first) else _decode_row(first)
         for change in rest:
             row = _changed(row, _decode_changes(change))
@@ -328,105 +306,22 @@ def _changed(row: StoredSession, changes: StoredChanges) -> StoredSession:
     recent = len(row.recent)
     later.contents = row.contents[:recent] + later.contents + row.contents[recent:]
     later.recent, later.older = row.recent + later.recent, row.older
-    later.told = _told(row.told, later.told)
-    later.catalogue = later.catalogue or row.catalogue
     return later
-
-
-def _told(first: tuple[int, bytes, bytes], later: tuple[int, bytes, bytes]) -> tuple[int, bytes, bytes]:
-    """Return counts of attempts with those behind them; of a key that both have, the later one counts."""
-    if not first[1] or not later[1]:
-        return later[0], later[1] or first[1], later[2] if later[1] else first[2]
-    counts = [part[2] or _ONE * (len(part[1]) // len(_ONE)) for part in (first, later)]
-    return later[0], first[1] + later[1], counts[0] + counts[1]
-
-
-_ONE: Final = (1).to_bytes(8, "little")
-
-
-def mark(session: Session, engine: Engine, row: int, changes: int = 0) -> StoredMarks | None:
-    """Return the marks of a session that is stored as it is, in so many bytes of its row and of changes behind it.
-
-    None where the row is small, or where it was written under another policy: what rules had against an open call
-    stands in the row by their numbers.
-    """
-    if row < _SMALL or session.written_under != engine.policy.version:
-        return None
-    # A store writes all changes of a row again with each further one, and the row when they find no room. With so much
-    # room the sum of both is the least.
-    room = isqrt(2 * _CHANGE * row) - changes
-    lasting = session.lasting
-    try:
-        states = _encoded_states(_list_slots(session, engine).states)
-        calls = _encoded_calls(_list_calls(session, engine))
-    except (OverflowError, ValueError):  # what only a whole row can hold
-        return None
-    return StoredMarks(states, calls, lasting.ids.mark(), lasting.told.mark(), lasting.catalogue, room)
-
-
-def take_changes(session: Session, engine: Engine) -> bytes | None:
-    """Return what has changed since the session's marks, and move them; None where the whole row is to be written."""
-    marks, lasting = session.marks, session.lasting
-    fresh = lasting.ids.since(marks.ids) if marks is not None else None
-    if marks is None or fresh is None:
-        return None
-    try:
-        slots = _list_slots(session, engine)
-        states = _encoded_states(slots.states)
-        calls = _encoded_calls(_list_calls(session, engine))
-        fresh_states = [
-            (*name, msgspec.Raw(state)) for name, state in states.items() if marks.states.get(name) != state
-        ]
-        row = _pack(
-            _row(
-                session,
-                engine,
-                slots._replace(states=fresh_states),
-                [msgspec.Raw(call) for attempt, call in calls.items() if marks.calls.get(attempt) != call],
-                fresh,
-                lasting.told.stored(marks.told),
-                b"" if lasting.catalogue is marks.schemas else write_catalogue(lasting.catalogue),
-            )
-        )
-    except (OverflowError, ValueError):
-        return None
-    closed = [attempt for attempt in marks.calls if attempt not in calls]
-    dropped = [name for name in marks.states if name not in states]
-    change = _pack(StoredChanges(msgspec.Raw(row), closed, dropped))
-    if len(change) > marks.room:
-        return None
-    room = marks.room - len(change)
-    session.marks = StoredMarks(states, calls, lasting.ids.mark(), lasting.told.mark(), lasting.catalogue, room)
-    return change
-
-
-def _encoded_states(states: Sequence[tuple[int, tuple[str, ...], Any]]) -> dict[StoredName, bytes]:
-    # Whole: where somebody finds another state for a digest, a change would be left out.
-    return {(tag, key): _pack(state) for tag, key, state in states}
-
-
-def _encoded_calls(calls: Sequence[OpenCall]) -> dict[int, bytes]:
-    return {call.attempt: _pack(call) for call in calls}
-
-
-def frame(part: bytes) -> bytes:
-    """Return a part behind its length, so that parts can stand one after the other."""
-    return _LENGTH.pack(len(part)) + part
-
-
-def append_all(value: bytes, frames: bytes) -> bytes:
-    """Return a value with framed changes behind it."""
-    if not frames or value.startswith(_JOINED):
-        return value + frames
-    return _JOINED + frame(value) + frames
 
 
 def append(value: bytes, change: bytes) -> bytes:
     """Return a value with one more change behind it."""
-    return append_all(value, frame(change))
+    return append_all(value, _LENGTH.pack(len(change)) + change)
 
 
-def split(value: bytes) -> list[bytes]:
+def append_all(value: bytes, changes: bytes) -> bytes:
+    """Return a value with changes behind it, each of which has its length in front."""
+    if not changes or value.startswith(_JOINED):
+        return value + changes
+    return _JOINED + _LENGTH.pack(len(value)) + value + changes
+
+
+def _split(value: bytes) -> list[bytes]:
     """Return the row of a value, and the changes behind it in their order; ValueError for a value that was cut."""
     if not value.startswith(_JOINED):
         return [value]
@@ -442,11 +337,3 @@ def split(value: bytes) -> list[bytes]:
             raise ValueError("a change is shorter than it says")
         parts.append(value[begin:place])
     return parts
-
-
-def measure(value: bytes) -> tuple[int, int]:
-    """Return how many bytes the row of a value has, and the changes behind it."""
-    if not value.startswith(_JOINED):
-        return len(value), 0
-    (length,) = _LENGTH.unpack_from(value, len(_JOINED))
-    return length, len(value) - len(_JOINED) - _LENGTH.size - length

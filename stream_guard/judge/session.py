@@ -14,7 +14,7 @@ from stream_guard.judge.catalogue import Catalogue
 from stream_guard.judge.identity import Occurrences, SeenIds, first_attempt
 from stream_guard.judge.key_state import KeyState
 from stream_guard.judge.model import RESERVED, Event, GateDecision
-from stream_guard.judge.stored import OpenCall, StoredMarks
+from stream_guard.judge.stored import OpenCall
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
@@ -168,12 +168,10 @@ class Session(KeyState):
         "lag",
         "lasting",
         "life",
-        "marks",
         "scheduled",
         "seq",
         "strangers",
         "waiting",
-        "written_under",
     )
 
     def __init__(self, session_id: str, lasting: Lasting | None = None) -> None:
@@ -192,11 +190,9 @@ class Session(KeyState):
         self.scheduled = inf  # its earliest entry among the deadlines
         # Of a value of a key: its life before a pause that the shared clock has not passed yet.
         self.earlier: Session | None = None
-        self.written_under = ""  # the version of the policy by which its row was written, where it has one
         # States of rules that this policy does not have, as they are stored: another gate judges by them.
         self.strangers: list[tuple[int, tuple[str, ...], Any]] = []
         self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
-        self.marks: StoredMarks | None = None  # of its row, where a gate writes only what changes
 
     @property
     def end_of_what(self) -> str:

@@ -1,4 +1,4 @@
-"""The structs of stored sessions: a session as a row, its open calls, and what has changed behind a row.
+"""The structs of stored sessions: a session as a row, and its open calls.
 
 They have a module of their own because msgspec reads annotations when a class is defined, and a compiled module keeps
 no annotations (docs/adr/0015).
@@ -7,7 +7,7 @@ no annotations (docs/adr/0015).
 from __future__ import annotations
 
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -127,30 +127,8 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
 
 @resolved
 class StoredChanges(msgspec.Struct, array_like=True, gc=False):
-    """What has changed in a session since its row was stored; it stands behind the row."""
+    """What had changed in a session since its row was stored; an earlier version wrote it behind the row."""
 
     row: msgspec.Raw  # a StoredSession, with only those calls, states and event ids that are new or have changed
     closed: list[int]  # attempts of calls that are not open any longer
     dropped: list[StoredName]  # states that are no longer there
-
-
-class StoredMarks:
-    """Snapshot of a stored session row, from which the changes to append are computed at the next commit."""
-
-    __slots__ = ("calls", "ids", "room", "schemas", "states", "told")
-
-    def __init__(
-        self,
-        states: dict[StoredName, bytes],
-        calls: dict[int, bytes],
-        ids: tuple[dict[int, int], int],
-        told: int,
-        schemas: Any,
-        room: int,
-    ) -> None:
-        self.states = states
-        self.calls = calls
-        self.ids = ids
-        self.told = told
-        self.schemas = schemas  # the declared tools that the row has
-        self.room = room  # bytes of changes that may still be appended

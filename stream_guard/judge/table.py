@@ -27,7 +27,7 @@ from stream_guard.judge.kept import KeptSessions
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import RESERVED, Event, GateDecision, SessionEnd, ToolCall, check_session_id
-from stream_guard.judge.ports import CommittingStore, Store
+from stream_guard.judge.ports import Store
 from stream_guard.judge.rows import pack, unpack
 from stream_guard.judge.rule import State
 from stream_guard.judge.session import ENDED, LIVE, RESTING, Session
@@ -403,7 +403,6 @@ class SessionTable:
     def _open_again(self, session: Session) -> Session:
         """Begin a new session of the same id; what lasts as long as the id goes on."""
         renewed = self._touched[session.id] = Session(session.id, session.lasting)
-        session.marks = None  # from now on the row is that of the new one
         return renewed
 
     def _wake(self, session: Session, event: Event) -> Session:
@@ -703,9 +702,9 @@ class SessionTable:
         keys = (group.key_id(event) for group in self.engine.cross_session)
         return [event.session_id, *(key_id for key_id in keys if key_id is not None)]
 
-    def append_to(self, store: CommittingStore) -> None:
-        """Write of a session whose row is stored only what changes: somebody waits for each write."""
-        self._kept.append_to(store)
+    def share_rows(self) -> None:
+        """Keep in rows what other processes need that judge by them, maybe under another policy."""
+        self._kept.share()
 
     def drop_idle(self, now: float, *, stored: bool = False) -> None:
         """Drop the sessions that no event goes on with any longer, where no shared clock closes them."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
 from stream_guard.judge.ports import ALERT_ROWS
-from stream_guard.judge.rows import append, append_all, frame
+from stream_guard.judge.rows import append_all
 from stream_guard.redaction import redact_text
 
 Answer = TypeVar("Answer")
@@ -24,19 +24,11 @@ _TRIES: Final = 2  # a connection may have been closed since its last use, and a
 # A gate that is frozen while it holds a session loses it after this, and what it decided is not committed.
 _SETTINGS: Final = "SET idle_in_transaction_session_timeout = '5s'; SET lock_timeout = '10s'"
 # By digests: a name may be longer than an index takes. Nothing but the key is indexed, and pages have room, so that an
-# update stays where its row is. A blob of some size is stored beside its row, and an update of the changes leaves it
-# there.
+# update stays where its row is. In `changes` gates of an earlier version keep what they add to a blob.
 _TABLE: Final = (
     "CREATE TABLE IF NOT EXISTS sg_gate_states "
     "(name BYTEA PRIMARY KEY, blob BYTEA NOT NULL, deadline DOUBLE PRECISION, changes BYTEA NOT NULL) "
     "WITH (fillfactor = 60); "
-    "SELECT 1 FROM pg_attribute WHERE attrelid = 'sg_gate_states'::regclass AND attname = 'changes'"
-)
-# Of the version before. Without a default: a gate of that version fails to write, and does not judge beside this one
-# without knowing the changes.
-_ADD_CHANGES: Final = (
-    "ALTER TABLE sg_gate_states ADD COLUMN changes BYTEA NOT NULL DEFAULT ''; "
-    "ALTER TABLE sg_gate_states ALTER COLUMN changes DROP DEFAULT; "
 )
 _HOLD: Final = (
     "SELECT pg_advisory_xact_lock(number) FROM unnest(ARRAY[{numbers}]::bigint[]) AS number; "
@@ -49,13 +41,9 @@ _WRITE: Final = (
     "INSERT INTO sg_gate_states (name, blob, deadline, changes) VALUES {rows} "
     "ON CONFLICT (name) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline, changes = ''; "
 )
-_APPEND: Final = (
-    "UPDATE sg_gate_states SET changes = sg_gate_states.changes || more.changes, deadline = more.deadline "
-    "FROM (VALUES {rows}) AS more (name, changes, deadline) WHERE sg_gate_states.name = more.name; "
-)
 _CREATE_LOCK: Final = 0x53_47_47_53  # two gates that start at once
 # Of sessions that were idle for their time, and an hour more: they would begin anew. So of ends that hold no longer.
-# One that somebody holds is not deleted: a change would find no row.
+# Nobody waits here for a row that somebody holds.
 _OLD: Final = "deadline < extract(epoch FROM clock_timestamp()) - 3600"
 _LOCK_NUMBER: Final = "('x' || encode(substr(name, 1, 8), 'hex'))::bit(64)::bigint"
 _PURGE: Final = (
@@ -90,11 +78,9 @@ class SharedStore:
         self._unpurged = 0
         self._held: dict[bytes, bytes | None] = {}  # rows that are locked, as they were read or will be written
         self._puts: dict[bytes, tuple[bytes, float | None]] = {}
-        self._appends: dict[bytes, tuple[bytes, float | None]] = {}  # to rows that are there
         self._drops: set[bytes] = set()
         try:
-            is_current = self._run(f"BEGIN; SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {_TABLE}")
-            self._run(("" if is_current else _ADD_CHANGES) + "COMMIT")
+            self._run(f"BEGIN; SELECT pg_advisory_xact_lock({_CREATE_LOCK}); {_TABLE}COMMIT")
         except psycopg.Error as error:
             raise self._explain(error) from error
 
@@ -131,25 +117,13 @@ class SharedStore:
         """Write the blob when the work is done."""
         name = _digest(session_id)
         self._drops.discard(name)
-        self._appends.pop(name, None)
         self._puts[name] = (blob, deadline)
         self._held[name] = blob
-
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        """Write a change behind the blob when the work is done; the blob itself is not written again."""
-        name = _digest(session_id)
-        held = self._held[name] = append(self._held[name] or b"", change)
-        if name in self._puts:
-            self._puts[name] = (held, deadline)
-        else:
-            earlier, _ = self._appends.get(name, (b"", None))
-            self._appends[name] = (earlier + frame(change), deadline)
 
     def drop(self, session_id: str) -> None:
         """Delete the row when the work is done."""
         name = _digest(session_id)
         self._puts.pop(name, None)
-        self._appends.pop(name, None)
         self._drops.add(name)
         self._held[name] = None
 
@@ -192,9 +166,6 @@ class SharedStore:
         if self._puts:
             rows = (f"({_literal(name)}, {_values(*put)}, '')" for name, put in self._puts.items())
             written += _WRITE.format(rows=", ".join(rows))
-        if self._appends:
-            rows = (f"({_literal(name)}, {_values(*more)})" for name, more in self._appends.items())
-            written += _APPEND.format(rows=", ".join(rows))
         self._unpurged += 1
         if self._unpurged >= _PURGE_EVERY:
             self._unpurged = 0
@@ -212,7 +183,6 @@ class SharedStore:
         finally:
             self._held.clear()
             self._puts.clear()
-            self._appends.clear()
             self._drops.clear()
 
     def _run(self, sql: str) -> list[Any]:

@@ -78,10 +78,6 @@ class MemoryStore:
                 return
         self._rows[session_id] = head + _PLAIN + blob
 
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        """Keep a change behind the blob."""
-        self.put(session_id, append(self.get(session_id) or b"", change), deadline)
-
     def drop(self, session_id: str) -> None:
         """Forget the session."""
         self._rows.pop(session_id, None)
@@ -132,8 +128,6 @@ class CheckpointStore:
         self._synced = synced
         self._puts: dict[str, tuple[bytes, float | None]] = {}
         self._drops: set[str] = set()
-        self._changes: dict[str, list[tuple[bytes, float | None]]] = {}  # to rows that are committed
-        self._has_changes = True  # there may be committed ones
         self._db: sqlite3.Connection | None = None
         try:
             create_private(path)
@@ -152,42 +146,22 @@ class CheckpointStore:
         if session_id in self._drops:
             return None
         rows = self._query("SELECT blob FROM sessions WHERE id = ?", _key(session_id))
-        if not rows:
-            return None
-        blob: bytes = rows[0][0]
-        stored = self._query("SELECT change FROM changes WHERE id = ? ORDER BY rowid", _key(session_id))
-        for change, *_ in [*stored, *self._changes.get(session_id, ())]:
-            blob = append(blob, change)
-        return blob
+        return rows[0][0] if rows else None
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         """Write the blob with the next commit."""
         self._drops.discard(session_id)
-        self._changes.pop(session_id, None)
         self._puts[session_id] = (blob, deadline)
-
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        """Write a change behind the blob with the next commit; the blob itself is not written again."""
-        put = self._puts.get(session_id)
-        if put is not None:
-            self._puts[session_id] = (append(put[0], change), deadline)
-        else:
-            self._changes.setdefault(session_id, []).append((change, deadline))
 
     def drop(self, session_id: str) -> None:
         """Delete the session with the next commit."""
         self._puts.pop(session_id, None)
-        self._changes.pop(session_id, None)
         self._drops.add(session_id)
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every session there is, with its deadline."""
-        found: dict[str, float | None] = {}
-        # That of the latest change goes before the row's own.
-        for table in ("sessions", "changes"):
-            for raw, deadline in self._query(f"SELECT id, deadline FROM {table} ORDER BY rowid"):  # noqa: S608  # one of two
-                found[raw.decode("utf-8", "surrogatepass")] = deadline
-        found |= {session_id: changes[-1][1] for session_id, changes in self._changes.items()}
+        rows = self._query("SELECT id, deadline FROM sessions ORDER BY rowid")
+        found: dict[str, float | None] = {raw.decode("utf-8", "surrogatepass"): deadline for raw, deadline in rows}
         found |= {session_id: deadline for session_id, (_, deadline) in self._puts.items()}
         for session_id, deadline in found.items():
             if session_id not in self._drops:
@@ -212,18 +186,11 @@ class CheckpointStore:
         After a StoreError nothing is written, and the same commit can be tried again.
         """
         db = self._connection()
-        if not (self._puts or self._drops or self._changes or meta):
+        if not (self._puts or self._drops or meta):
             return
         try:
             db.execute("BEGIN IMMEDIATE")
             db.executemany("DELETE FROM sessions WHERE id = ?", [(_key(session_id),) for session_id in self._drops])
-            if self._has_changes:
-                gone = [(_key(session_id),) for session_id in (*self._drops, *self._puts)]
-                db.executemany("DELETE FROM changes WHERE id = ?", gone)
-            db.executemany(
-                "INSERT INTO changes VALUES (?, ?, ?)",
-                [(_key(session_id), *change) for session_id, changes in self._changes.items() for change in changes],
-            )
             db.executemany(
                 "INSERT INTO sessions VALUES (?, ?, ?) "
                 "ON CONFLICT (id) DO UPDATE SET blob = excluded.blob, deadline = excluded.deadline",
@@ -237,10 +204,8 @@ class CheckpointStore:
             with suppress(sqlite3.Error):  # the first error says what is wrong
                 db.execute("ROLLBACK")
             raise self._explain(error) from error
-        self._has_changes = self._has_changes or bool(self._changes)
         self._puts.clear()
         self._drops.clear()
-        self._changes.clear()
 
     def meta(self) -> Mapping[str, bytes]:
         """Return the meta data of all commits, the latest of each name."""
@@ -268,10 +233,8 @@ class CheckpointStore:
         db.execute(
             "CREATE TABLE IF NOT EXISTS sessions (id BLOB PRIMARY KEY NOT NULL, blob BLOB NOT NULL, deadline REAL)"
         )
-        db.execute("CREATE TABLE IF NOT EXISTS changes (id BLOB NOT NULL, change BLOB NOT NULL, deadline REAL)")
-        db.execute("CREATE INDEX IF NOT EXISTS changes_of ON changes (id)")
-        [(self._has_changes,)] = db.execute("SELECT EXISTS (SELECT 1 FROM changes)")
         db.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL)")
+        _join_changes(db)
         db.execute("COMMIT")
 
     def _connection(self) -> sqlite3.Connection:
@@ -297,6 +260,17 @@ _ADVICE: Final = (
     ("readonly", "the checkpoint cannot be written; check the rights of the file and of its folder"),
     ("unable to open", "the checkpoint cannot be opened; its folder must exist and be writable"),
 )
+
+
+def _join_changes(db: sqlite3.Connection) -> None:
+    """Put the changes that earlier versions kept in a table of their own behind the blobs they belong to."""
+    if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'changes'").fetchall():
+        return
+    for key, change, deadline in db.execute("SELECT id, change, deadline FROM changes ORDER BY rowid").fetchall():
+        for (blob,) in db.execute("SELECT blob FROM sessions WHERE id = ?", (key,)).fetchall():
+            joined = (append(blob, change), deadline, key)
+            db.execute("UPDATE sessions SET blob = ?, deadline = ? WHERE id = ?", joined)
+    db.execute("DROP TABLE changes")
 
 
 def _key(session_id: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -16,9 +17,8 @@ from ruamel.yaml import YAML
 from stream_guard.errors import StoreError
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.model import Action, ToolCall
-from stream_guard.judge.rows import split
 from stream_guard.judge.spec import Policy
-from stream_guard.storage.shared import SharedStore
+from stream_guard.storage.shared import SharedStore, _digest
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 from tests.gates.campaign import POLICY, allowed_by_one_guard, run
@@ -194,19 +194,21 @@ def test_under_different_policies_each_rule_counts_what_gates_that_have_it_judge
     ]
 
 
-def test_rows_of_the_version_before_are_taken_over_and_that_version_is_kept_out(postgres: Server) -> None:
+def test_changes_that_gates_of_an_earlier_version_add_to_a_row_are_read(postgres: Server) -> None:
     psycopg = import_part("psycopg")
-    blob = b"a row"
-    with psycopg.connect(postgres.address, autocommit=True) as database:
-        with closing(SharedStore(postgres.address)) as store:
-            store.together(["old"], lambda: store.put("old", blob, None))
-        database.execute("ALTER TABLE sg_gate_states DROP COLUMN changes")
-        with closing(SharedStore(postgres.address)) as store:
-            assert store.together(["old"], lambda: store.get("old")) == blob
-            store.together(["old"], lambda: store.append("old", b"a change", None))
-            assert split(store.together(["old"], lambda: store.get("old")) or b"") == [blob, b"a change"]
-        with pytest.raises(psycopg.errors.NotNullViolation):
-            database.execute("INSERT INTO sg_gate_states VALUES ('new', 'a row', NULL)")
+    stored = json.loads((Path(__file__).parents[1] / "golden" / "stored" / "changes.json").read_text())
+    rules = (rule_spec(KINDS["max_calls"], {"tool": "*", "n": 80}, rule_id="many", then=Action.BLOCK),)
+    changes = [bytes.fromhex(change) for change, _ in stored["changes"]]
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(SharedStore(postgres.address)))
+        store.together(["s"], lambda: store.put("s", bytes.fromhex(stored["blob"]), None))
+        database = opened.enter_context(psycopg.connect(postgres.address, autocommit=True))
+        framed = b"".join(len(change).to_bytes(4, "little") + change for change in changes)
+        database.execute("UPDATE sg_gate_states SET changes = %s WHERE name = %s", [framed, _digest("s")])
+        guard = Guard(Policy(rules=rules, version="v1"), store=store, clock=lambda: 1000.0)
+        left = 80 - stored["calls"]
+        answers = [guard.check(call(1000 + number, "s", "a")).action for number in range(left + 1)]
+    assert answers == [Action.ALLOW] * left + [Action.BLOCK]
 
 
 def test_what_is_over_is_deleted_unless_somebody_holds_it(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,13 +224,13 @@ def test_what_is_over_is_deleted_unless_somebody_holds_it(postgres: Server, monk
 
         def change() -> None:
             second.together(["another"], lambda: None)
-            first.append("held", b"a change", first.time())
+            first.put("held", b"later", first.time())
 
         first.together(["held"], change)
         names = ["held", "over", "going on"]
         rows: list[Any] = first.together(names, lambda: [first.get(name) for name in names])
     assert [row is not None for row in rows] == [True, False, True]
-    assert split(rows[0]) == [b"a row", b"a change"]
+    assert rows[0] == b"later"
 
 
 def ending(postgres: Server, opened: ExitStack, keep: float | None) -> list[Guard]:

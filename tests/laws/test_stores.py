@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from stream_guard.errors import StoreError
-from stream_guard.judge.rows import append
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
 AnyStore: TypeAlias = MemoryStore | CheckpointStore
@@ -59,12 +58,6 @@ class AgainstADict(RuleBasedStateMachine):
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
         self.store.put(session_id, blob, deadline)
         self.rows[session_id] = (blob, deadline)
-
-    @rule(session_id=ids, change=blobs, deadline=deadlines)
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        if session_id in self.rows:
-            self.store.append(session_id, change, deadline)
-            self.rows[session_id] = (append(self.rows[session_id][0], change), deadline)
 
     @rule(session_id=ids)
     def drop(self, session_id: str) -> None:

@@ -1,9 +1,10 @@
-"""Of a session whose row is stored, a guard writes what changes; whoever reads it has the whole session."""
+"""A guard that is killed goes on with what it stored, and with changes that an earlier version stored behind rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.model import Action, Event, ToolCall, ToolResult, UserMessage
-from stream_guard.judge.rows import append, measure, split
+from stream_guard.judge.rows import read_row
 from stream_guard.judge.spec import Policy
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import CheckpointStore
@@ -32,26 +33,6 @@ LIMITS = SessionLimits(duplicate_window=200)
 def call(number: int, tool: str = "a", kind: str = "x", session: str = "s") -> ToolCall:
     name = f"{number}-{tool}-{kind}"
     return ToolCall(session_id=session, event_id=f"e{name}", call_id=f"c{name}", tool=tool, args={"k": kind})
-
-
-class CountingStore(CheckpointStore):
-    """A checkpoint that counts the bytes it is given."""
-
-    given = 0
-
-    def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
-        self.given += len(blob)
-        super().put(session_id, blob, deadline)
-
-    def append(self, session_id: str, change: bytes, deadline: float | None) -> None:
-        self.given += len(change)
-        super().append(session_id, change, deadline)
-
-
-@contextmanager
-def guarded(path: Path) -> Iterator[tuple[Guard, CountingStore]]:
-    with closing(CountingStore(path)) as store:
-        yield Guard(POLICY, store=store, limits=LIMITS), store
 
 
 def fill(guard: Guard, calls: int) -> None:
@@ -80,20 +61,21 @@ def answer(guard: Guard, event: Event) -> tuple[Action, tuple[str, ...]] | list[
 
 
 @given(st.lists(st.tuples(steps, st.booleans()), max_size=12), st.sampled_from((60, 97, 160)))
-def test_a_guard_that_is_restarted_amid_changes_answers_as_one_that_is_not(
+def test_a_guard_that_is_killed_again_and_again_answers_as_one_that_is_not(
     told: list[tuple[Event, bool]], before: int
 ) -> None:
     steady = Guard(POLICY, limits=LIMITS)
     fill(steady, before)
     wanted = [answer(steady, event) for event, _ in told]
+    found = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "state.db"
-        with guarded(path) as (guard, _):
-            fill(guard, before)
-        found = []
+        with closing(CheckpointStore(path)) as store:
+            fill(Guard(POLICY, store=store, limits=LIMITS), before)
         left = list(told)
         while left:  # until the next kill
-            with guarded(path) as (guard, _):
+            with closing(CheckpointStore(path)) as store:
+                guard = Guard(POLICY, store=store, limits=LIMITS)
                 while left:
                     event, killed = left.pop(0)
                     found.append(answer(guard, event))
@@ -102,29 +84,44 @@ def test_a_guard_that_is_restarted_amid_changes_answers_as_one_that_is_not(
     assert found == wanted
 
 
-def test_what_a_check_writes_does_not_grow_with_the_session(tmp_path: Path) -> None:
-    limits = SessionLimits()
-    with closing(CountingStore(tmp_path / "state.db")) as store:
-        guard = Guard(Policy(rules=RULES[:1], version="v1"), store=store, limits=limits)
-        fill(guard, 450)
-        row, _ = measure(store.get("s") or b"")
-        written = store.given
-        for number in range(450, 480):
-            guard.check(call(number))
-        # Among them may be the one that writes the row anew.
-        assert store.given - written - row < 30 * row / 20
-        assert row > 20_000
+STORED = json.loads((Path(__file__).parents[2] / "golden" / "stored" / "changes.json").read_text())
+"""Written by the last version that stored changes, after calls as ``fill`` makes them."""
+
+
+def checkpoint_of_before(path: Path) -> None:
+    """Write what that version left: a row, and the changes behind it in a table of their own."""
+    with closing(CheckpointStore(path)) as store:
+        store.put("s", bytes.fromhex(STORED["blob"]), STORED["deadline"])
+        store.commit({})
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("CREATE TABLE changes (id BLOB NOT NULL, change BLOB NOT NULL, deadline REAL)")
+        changes = [(b"s", bytes.fromhex(change), deadline) for change, deadline in STORED["changes"]]
+        database.executemany("INSERT INTO changes VALUES (?, ?, ?)", changes)
+
+
+def test_changes_that_an_earlier_version_stored_behind_a_row_are_read(tmp_path: Path) -> None:
+    path, calls = tmp_path / "state.db", STORED["calls"]
+    checkpoint_of_before(path)
+    steady = Guard(POLICY, limits=LIMITS, clock=lambda: 1000.0)
+    fill(steady, calls)
+    for _ in range(2):  # the second time, the file is one of this version
+        with closing(CheckpointStore(path)) as store:
+            guard = Guard(POLICY, store=store, limits=LIMITS, clock=lambda: 1000.0)
+            later = range(calls, calls + 10)
+            assert [answer(guard, call(n, kind="x")) for n in later] == [
+                answer(steady, call(n, kind="x")) for n in later
+            ]
+            assert guard.counts.state_resets == 0
+        calls += 10
 
 
 def test_a_change_that_was_cut_is_no_session(tmp_path: Path) -> None:
-    with guarded(tmp_path / "state.db") as (guard, store):
-        fill(guard, 60)
+    checkpoint_of_before(tmp_path / "state.db")
+    with closing(CheckpointStore(tmp_path / "state.db")) as store:
         value = store.get("s") or b""
-        row, *changes = split(value)
-        assert changes
+        assert read_row(value) is not None
+        assert [read_row(value[:length]) for length in (len(value) - 1, 5, 1)] == [None] * 3
         store.put("s", value[:-1], None)
-        store.commit({})
-    with guarded(tmp_path / "state.db") as (guard, _):
+        guard = Guard(POLICY, store=store, limits=LIMITS)
         guard.check(call(1))
         assert guard.counts.state_resets == 1, "it is counted, as every row that cannot be read"
-    assert split(append(append(row, b"1"), b"2")) == [row, b"1", b"2"]
