@@ -114,8 +114,7 @@ def redrive(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Send dead letters back to where they came from, each once; exit 1 when some could not go."""
-    from stream_guard.running.letters import read_letters
-    from stream_guard.running.redriving import Redriver, check_target
+    from stream_guard.running.letters import Redriver, check_target, read_letters
 
     check_target(to)
     wanted = _filter(reason, about, topic, since, until, tuple(names or ()))

@@ -11,9 +11,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, StreamGuardError, TokenError
-from stream_guard.kafka.poison import GuardedRecords, UnpackBudget
 from stream_guard.kafka.security import describe_login, login_failure, security_options
-from stream_guard.kafka.unpacking import bound_codecs
+from stream_guard.kafka.unpacking import GuardedRecords, UnpackBudget, bound_codecs
 from stream_guard.settings import KafkaSettings
 
 NAME: Final = "stream-guard"

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from base64 import b64decode
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,13 +17,19 @@ import msgspec
 from stream_guard.decoding.dead_letters import DeadLetter
 from stream_guard.decoding.redriven import REDRIVEN
 from stream_guard.decoding.topic_dead_letters import CLASS, OFFSET, ORIGIN, REASON, SIZE
-from stream_guard.errors import SourceError
+from stream_guard.errors import SettingsError, SourceError, StoreError
+from stream_guard.history import audit
 from stream_guard.kafka.address import SCHEME
+from stream_guard.kafka.writer import Outgoing, TopicWriter
+from stream_guard.redaction import mask_secrets
 from stream_guard.sources import open_source
+from stream_guard.storage.sqlite_files import create_private
 
 if TYPE_CHECKING:
+    from stream_guard.history.database import Database
     from stream_guard.ports import Record
-    from stream_guard.settings import Settings
+    from stream_guard.settings import KafkaSettings, Settings
+
 
 _OURS: Final = frozenset((REASON, CLASS, ORIGIN, OFFSET, SIZE, REDRIVEN))
 _decode: Final = msgspec.json.Decoder(DeadLetter).decode
@@ -129,3 +140,136 @@ def _of_file(record: Record) -> Letter:
 def _letter(**fields: Any) -> Letter:
     place = f"{fields['origin']}\0{fields['position']}\0".encode() + fields["value"]
     return Letter(id=blake2b(place, digest_size=8).hexdigest(), **fields)
+
+
+# Dead letters go back to where they came from, and the audit says which.
+
+WHAT: Final = "redrive"  # as the audit calls it
+_AT_ONCE: Final = 256  # letters that are sent, and then recorded
+
+
+class RedrivenLines:
+    """A file of records, one a line, which ``run`` and ``check`` read."""
+
+    def __init__(self, path: Path) -> None:
+        create_private(path)
+        try:
+            self._file = path.open("ab")
+        except OSError as error:
+            raise StoreError(f"{path}: letters cannot be written: {error.strerror}; name another file") from None
+
+    def send(self, records: Sequence[Outgoing]) -> None:
+        """Append the records, and return when they are on the disk."""
+        self._file.writelines(record.value + b"\n" for record in records)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Redriver:
+    """Sends letters of a file or a topic back, each once: those that the audit names are left out, unless ``again``.
+
+    A crash between the sending and the record of it sends some a second time. Their events have the same ids then, and
+    the sessions that have seen them drop them.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        kafka: KafkaSettings,
+        letters: str,
+        *,
+        to: str,
+        by: str,
+        clock: Callable[[], float],
+        again: bool,
+    ) -> None:
+        self._database = database
+        self._kafka = kafka
+        # Letters of a topic know where they came from, on the same servers. Those of a file have lost their keys.
+        self._home = f"{letters.rpartition('/')[0]}/" if letters.startswith(SCHEME) else ""
+        self._to = to
+        self._by = by
+        self._clock = clock
+        self._before = frozenset[str]() if again else frozenset(redriven_letters(database))
+        self.sent: Counter[str] = Counter()  # by where they went
+        self.left: Counter[str] = Counter()  # by why they did not go
+        self.stuck = 0  # of those, letters that cannot go back
+
+    def choose(self, letters: Iterable[Letter]) -> Iterator[tuple[str, Letter]]:
+        """Yield the letters that can go back and have not, each with where to; the others are counted."""
+        seen: set[str] = set()
+        for letter in letters:
+            if letter.id in self._before:
+                self.left["went back before"] += 1
+            elif letter.id in seen:
+                self.left["stand there twice"] += 1  # a crash wrote it again
+            elif why := self._obstacle(letter):
+                self.left[why] += 1
+                self.stuck += 1
+            else:
+                seen.add(letter.id)
+                yield self._to or f"{self._home}{letter.topic}", letter
+
+    def _obstacle(self, letter: Letter) -> str:
+        """Return why a letter cannot go back; empty when it can."""
+        if letter.cut:
+            return "have only their heads left; their producers have to send them again"
+        if not self._to:
+            return "" if self._home and letter.topic else "do not know the way back; say with --to where they go"
+        is_file = not self._to.startswith(SCHEME)
+        return "have several lines; send them to a topic" if is_file and b"\n" in letter.value else ""
+
+    def send(self, letters: Iterable[Letter]) -> None:
+        """Send letters back in their order, some at a time, and record each."""
+        chosen = self.choose(letters)
+        with ExitStack() as opened:
+            writers: dict[str, RedrivenLines | TopicWriter] = {}
+            while some := list(islice(chosen, _AT_ONCE)):
+                for target in {target: None for target, _ in some}:
+                    if target not in writers:
+                        writers[target] = self._open(target)
+                        opened.callback(writers[target].close)
+                    writers[target].send([_outgoing(letter) for to, letter in some if to == target])
+                self._record(some)
+
+    def _open(self, target: str) -> RedrivenLines | TopicWriter:
+        if self._to and not self._to.startswith(SCHEME):
+            return RedrivenLines(Path(target))
+        return TopicWriter.open(target, self._kafka)
+
+    def _record(self, sent: Sequence[tuple[str, Letter]]) -> None:
+        with self._database.transaction() as statements:
+            for target, letter in sent:
+                record = {
+                    "letter": letter.id,
+                    "origin": mask_secrets(letter.origin),
+                    "offset": letter.position,
+                    "reason": mask_secrets(letter.reason),
+                    "to": mask_secrets(target),
+                    "by": self._by,
+                }
+                audit.append(statements, WHAT, self._clock(), record)
+                self.sent[target] += 1
+
+
+def redriven_letters(database: Database) -> Iterator[str]:
+    """Yield the ids of the letters that went back, by the audit."""
+    for record in audit.records(database):
+        if record.get("what") == WHAT:
+            yield str(record.get("letter"))
+
+
+def check_target(to: str) -> None:
+    """Raise SettingsError where letters cannot be sent to."""
+    if "://" in to and not to.startswith(SCHEME):
+        raise SettingsError(
+            f"--to {to}: write kafka://host:port/topic, or a file; without it they go where they came from"
+        )
+
+
+def _outgoing(letter: Letter) -> Outgoing:
+    return Outgoing(letter.key, letter.value, (*letter.headers, (REDRIVEN, letter.id.encode())))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from stream_guard.kafka.unpacking import make_record
 from stream_guard.ports import Record
-from stream_guard.worker.kafka.fetching import make_record
 
 
 def fetched(value: bytes | None, headers: tuple[tuple[str, bytes | None], ...] = ()) -> Any:

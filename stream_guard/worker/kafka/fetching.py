@@ -17,9 +17,7 @@ from aiokafka.record import default_records, legacy_records
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Transport
 from faust.types import TP
 
-from stream_guard.kafka.poison import GuardedRecords, PoisonedBatch, UnpackBudget, poisoned_record
-from stream_guard.kafka.unpacking import bound_codecs
-from stream_guard.ports import Record
+from stream_guard.kafka.unpacking import GuardedRecords, UnpackBudget, bound_codecs, make_record
 from stream_guard.sources.splitting import HEAD
 
 RESPONSE_BYTES: Final = 16 << 20  # of all partitions in one response; it is in memory three times for a moment
@@ -111,15 +109,3 @@ async def _wait_for_data(fetcher: Any, timeout: float | None) -> None:  # noqa: 
     _, pending = await asyncio.wait([waiter], timeout=timeout)
     for unfinished in pending:
         unfinished.cancel()
-
-
-def make_record(fetched: Any, origin: str, limit: int, head: int) -> Record:
-    """Return our record of a client's. One over the limit is cut to its head."""
-    value, headers = fetched.value or b"", fetched.headers  # a tombstone has no value
-    ours = tuple((name, content or b"") for name, content in headers) if headers else ()
-    size = len(value)
-    if not size and type(fetched.value) is PoisonedBatch:
-        return poisoned_record(fetched.value, origin, fetched.offset)
-    if size <= limit:
-        return Record(value, origin, fetched.offset, 0, fetched.key, ours)
-    return Record(value[:head], origin, fetched.offset, 0, fetched.key, ours, size)

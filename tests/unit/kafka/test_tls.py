@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from stream_guard.errors import SettingsError
-from stream_guard.kafka.tls import RenewedContext
+from stream_guard.kafka.security import RenewedContext
 from stream_guard.settings import KafkaSettings
 from tests.http_end import HttpEnd
 from tests.kafka import certificates

@@ -23,8 +23,18 @@ from kafka.record import default_records as plain_records
 from kafka.record.memory_records import MemoryRecords as PlainMemoryRecords
 
 from stream_guard.kafka import unpacking
-from stream_guard.kafka.poison import BUDGET, GuardedRecords, PoisonedBatch, UnpackBudget
-from stream_guard.kafka.unpacking import UnpackError, bound_codecs, check_lz4, check_snappy, check_zstandard, gunzip
+from stream_guard.kafka.unpacking import (
+    BUDGET,
+    GuardedRecords,
+    PoisonedBatch,
+    UnpackBudget,
+    UnpackError,
+    bound_codecs,
+    check_lz4,
+    check_snappy,
+    check_zstandard,
+    gunzip,
+)
 
 MB = 1 << 20
 CODECS = {"gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -18,8 +18,7 @@ from stream_guard.history.database import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
-from stream_guard.running.letters import Letter, LetterFilter, _of_topic, read_letters
-from stream_guard.running.redriving import Redriver
+from stream_guard.running.letters import Letter, LetterFilter, Redriver, _of_topic, read_letters
 from stream_guard.settings import Settings
 
 VALUES = (b'{"kind": "no such"}', b"\xff\xfe", b"x" * (HEAD + 1), b'{"a":\n1}')
