@@ -1,7 +1,7 @@
 """How far a batch of a topic may unpack: it is in memory as a whole, and a few kilobytes can become gigabytes.
 
-The clients unpack a batch in one piece. Before they do, the sizes that its blocks can have at most are added up. Where
-that is too much, it is unpacked piece by piece once, and only counted. gzip says nothing before it is unpacked.
+The clients unpack a batch in one piece, however large. So it is unpacked here instead, up to the limit. A batch of
+snappy says how large its blocks become; where that is not too much, the client unpacks it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,10 @@ from stream_guard.ports import Record
 MAX_UNPACKED: Final = 64 << 20
 """Bytes that one batch may become; the brokers' default for a batch as it is sent is 1 MB."""
 
+MAX_WINDOW: Final = 128 << 20  # bytes that Zstandard may look back: what its highest level uses
 _PIECE: Final = 1 << 20
 _XERIAL: Final = b"\x82SNAPPY\x00"  # and two numbers: the framing of Java's clients
 _XERIAL_HEAD: Final = 16
-_LZ4: Final = 0x184D2204
-_ZSTANDARD: Final = 0xFD2FB528
-_SKIPPED: Final = 0x184D2A50  # and the 15 after it: a frame that holds nothing
-_LZ4_BLOCKS: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
-_LZ4_RATIO: Final = 255
-_ZSTANDARD_BLOCK: Final = 128 << 10
 _BOUNDED: Final = "stream_guard_bounded"
 
 
@@ -44,13 +39,9 @@ class UnpackError(ValueError):
     """A batch is not what it says, or unpacks to more than it may."""
 
 
-class _ToldError(UnpackError):
-    """A batch says itself that it unpacks to more than it may."""
-
-
 def bound_codecs(module: ModuleType) -> None:
     """Have a client's module unpack within the limit; AttributeError where it has no such functions."""
-    for name, check in _CHECKS.items():
+    for name, check in _BOUNDED_CODECS.items():
         decode = getattr(module, f"{name}_decode", None)
         if decode is None and name == "zstd":
             continue  # batches of the old format are never packed so
@@ -73,11 +64,23 @@ def _bounded(check: Callable[[bytes], bytes | None], decode: Callable[[Any], byt
     return unpack
 
 
-def gunzip(packed: bytes) -> bytes:
+def unpack_gzip(packed: bytes) -> bytes:
     """Return what was packed with gzip; UnpackError where it is too much, or cut off."""
+    return _unpack_members(lambda: zlib.decompressobj(wbits=31), packed)
+
+
+def unpack_lz4(packed: bytes) -> bytes:
+    """Return what was packed with LZ4; UnpackError where it is too much, or cut off."""
+    from lz4.frame import LZ4FrameDecompressor  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+    return _unpack_members(LZ4FrameDecompressor, packed)
+
+
+def _unpack_members(make: Callable[[], Any], packed: bytes) -> bytes:
+    """Unpack one member or frame after the other."""
     found, left = list[bytes](), MAX_UNPACKED
     while packed:
-        unpacker = zlib.decompressobj(wbits=31)
+        unpacker = make()
         piece = unpacker.decompress(packed, left + 1)
         left -= len(piece)
         if left < 0:
@@ -89,106 +92,40 @@ def gunzip(packed: bytes) -> bytes:
     return b"".join(found)
 
 
+def unpack_zstandard(packed: bytes) -> bytes:
+    """Return what was packed with Zstandard; UnpackError where it is too much."""
+    from zstandard import ZstdDecompressor  # noqa: PLC0415  # an extra, see stream_guard.kafka.client
+
+    found, left = list[bytes](), MAX_UNPACKED
+    reader = ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(BytesIO(packed), read_across_frames=True)
+    while piece := reader.read(_PIECE):
+        left -= len(piece)
+        if left < 0:
+            raise _too_much()
+        found.append(piece)
+    return b"".join(found)
+
+
 def check_snappy(packed: bytes) -> None:
-    """Raise UnpackError where the blocks say that they have too much."""
+    """Raise UnpackError where the blocks say that they have too much: the client asks for as much memory for each."""
+    if sum(_snappy_sizes(packed)) > MAX_UNPACKED:
+        raise _too_much()
+
+
+def _snappy_sizes(packed: bytes) -> Iterator[int]:
+    """Yield the sizes of the blocks, or of the only one, as they say."""
     if not packed.startswith(_XERIAL):
-        _add_up(iter((_varint(packed, 0),)))
+        yield _varint(packed, 0)
         return
-    _add_up(_xerial_sizes(packed))
-
-
-def _xerial_sizes(packed: bytes) -> Iterator[int]:
     at = _XERIAL_HEAD
     while at < len(packed):
-        size = int.from_bytes(packed[at : at + 4], "big")
         yield _varint(packed, at + 4)
-        at += 4 + size
-
-
-def check_lz4(packed: bytes) -> None:
-    """Raise UnpackError where the blocks have too much; where they may have, they are unpacked and counted."""
-    try:
-        _add_up(_lz4_sizes(packed))
-    except _ToldError:
-        raise
-    except UnpackError:
-        from lz4.frame import LZ4FrameDecompressor  # noqa: PLC0415  # an extra, and hardly ever needed
-
-        if len(LZ4FrameDecompressor().decompress(packed, max_length=MAX_UNPACKED + 1)) > MAX_UNPACKED:
-            raise
-
-
-def _lz4_sizes(packed: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        magic, at = _number(packed, at, 4), at + 4
-        if _SKIPPED <= magic < _SKIPPED + 16:
-            at += 4 + _number(packed, at, 4)
-            continue
-        if magic != _LZ4:
-            raise UnpackError("it is not LZ4")
-        flags, most = packed[at], _LZ4_BLOCKS.get(packed[at + 1] >> 4 & 7, 4 << 20)
-        if flags & 0x08 and _number(packed, at + 2, 8) > MAX_UNPACKED:
-            raise _ToldError(str(_too_much()))  # the client would ask for as much memory
-        at += 3 + (8 if flags & 0x08 else 0) + (4 if flags & 0x01 else 0)
-        while size := _number(packed, at, 4):
-            plain, size = size >> 31, size & 0x7FFFFFFF
-            yield size if plain else min(most, size * _LZ4_RATIO)
-            at += 4 + size + (4 if flags & 0x10 else 0)
-        at += 4 + (4 if flags & 0x04 else 0)
-
-
-def check_zstandard(packed: bytes) -> None:
-    """Raise UnpackError where the blocks have too much; where they may have, they are unpacked and counted."""
-    try:
-        _add_up(_zstandard_sizes(packed))
-    except UnpackError:
-        from zstandard import ZstdDecompressor  # noqa: PLC0415  # an extra, and hardly ever needed
-
-        reader = ZstdDecompressor(max_window_size=128 << 20).stream_reader(BytesIO(packed), read_across_frames=True)
-        _add_up(len(piece) for piece in iter(lambda: reader.read(_PIECE), b""))
-
-
-def _zstandard_sizes(packed: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(packed):
-        magic, at = _number(packed, at, 4), at + 4
-        if _SKIPPED <= magic < _SKIPPED + 16:
-            at += 4 + _number(packed, at, 4)
-            continue
-        if magic != _ZSTANDARD:
-            raise UnpackError("it is not Zstandard")
-        flags = packed[at]
-        in_one = flags & 0x20
-        told = (1 if in_one else 0, 2, 4, 8)[flags >> 6]
-        at += 1 + (0 if in_one else 1) + (0, 1, 2, 4)[flags & 3] + told
-        is_last = False
-        while not is_last:
-            head, at = _number(packed, at, 3), at + 3
-            is_last, sort, size = bool(head & 1), head >> 1 & 3, head >> 3
-            yield size if sort < 2 else _ZSTANDARD_BLOCK
-            at += 1 if sort == 1 else size  # one byte that is repeated
-        at += 4 if flags & 0x04 else 0
-
-
-def _add_up(sizes: Iterator[int]) -> None:
-    found = 0
-    for size in sizes:
-        found += size
-        if found > MAX_UNPACKED:
-            raise _too_much()
-
-
-def _number(packed: bytes, at: int, size: int) -> int:
-    if at + size > len(packed):
-        raise UnpackError("it ends too early")
-    return int.from_bytes(packed[at : at + size], "little")
+        at += 4 + int.from_bytes(packed[at : at + 4], "big")
 
 
 def _varint(packed: bytes, at: int) -> int:
     found = 0
-    for place in range(5):
-        byte = _number(packed, at + place, 1)
+    for place, byte in enumerate(packed[at : at + 5]):
         found |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             return found
@@ -199,11 +136,11 @@ def _too_much() -> UnpackError:
     return UnpackError(f"it unpacks to more than {MAX_UNPACKED} bytes")
 
 
-_CHECKS: Final[dict[str, Callable[[bytes], bytes | None]]] = {
-    "gzip": gunzip,
+_BOUNDED_CODECS: Final[dict[str, Callable[[bytes], bytes | None]]] = {
+    "gzip": unpack_gzip,
     "snappy": check_snappy,
-    "lz4": check_lz4,
-    "zstd": check_zstandard,
+    "lz4": unpack_lz4,
+    "zstd": unpack_zstandard,
 }
 
 
@@ -216,6 +153,7 @@ BUDGET: Final = 128 << 20  # bytes of packed batches that one fetch may unpack, 
 _OURS: Final = (
     "UnsupportedCodecError",
     "UnsupportedCompressionTypeError",
+    "ModuleNotFoundError",
 )  # a package is missing: no fault of the batch
 
 
