@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -97,6 +97,8 @@ class PolicyRow(msgspec.Struct, array_like=True, gc=False):
     offsets: dict[str, int]  # by topic
     policy: str = ""  # its version, by which another topic of policies has it under another number
 
+
+RowT = TypeVar("RowT", SessionRow, ProgressRow)
 
 _encoder: Final = msgspec.msgpack.Encoder()
 encode_row = _encoder.encode
@@ -361,19 +363,14 @@ class PartitionStore:
 
     def _read_progress(self) -> ProgressRow | None:
         raw = self._rows.get(progress_key(self.number, self._family))
-        if raw is None:
-            return None
-        try:
-            row = decode_progress(raw)
-        except msgspec.MsgspecError as error:
-            raise self._unreadable(error) from None
-        if row.version != VERSION:
-            raise self._unreadable(f"version {row.version}")
-        return row
+        return None if raw is None else self._decode(raw, decode_progress)
 
     def _read(self, raw: bytes) -> SessionRow:
+        return self._decode(raw, decode_session)
+
+    def _decode(self, raw: bytes, decode: Callable[[bytes], RowT]) -> RowT:
         try:
-            row = decode_session(raw)
+            row = decode(raw)
         except msgspec.MsgspecError as error:
             raise self._unreadable(error) from None
         if row.version != VERSION:

@@ -119,7 +119,7 @@ class Broker:
             held.append(record)
             return held
 
-        return SimpleNamespace(append=append, held=held, record_count=lambda: len(held))
+        return SimpleNamespace(append=append, close=lambda: None, held=held, record_count=lambda: len(held))
 
     async def send_batch(self, batch: Any, topic: str, *, partition: int) -> Any:
         crash = self._may_crash()
@@ -129,7 +129,7 @@ class Broker:
         if crash:
             raise CrashError
         done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
+        done.set_result(SimpleNamespace(offset=0))
         return done
 
     def recovered(self, _partition: int) -> dict[bytes, bytes]:

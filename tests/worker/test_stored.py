@@ -82,7 +82,7 @@ class Stored:
             held.append(record)
             return held
 
-        return SimpleNamespace(append=append, held=held, record_count=lambda: len(held))
+        return SimpleNamespace(append=append, close=lambda: None, held=held, record_count=lambda: len(held))
 
     async def send_batch(self, batch: Any, topic: str, *, partition: int) -> Any:
         source = TopicPartition(topic, partition)
@@ -93,7 +93,7 @@ class Stored:
             log.append(Record(sent["value"], f"{topic}/{partition}", offset, key=sent["key"], headers=headers))
             self.written.setdefault(source, []).append(log[-1])
         done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
+        done.set_result(SimpleNamespace(offset=0))
         return done
 
     def recovered(self, _partition: int) -> Mapping[bytes, bytes]:

@@ -13,8 +13,8 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from faust.stores.memory import Store
 
 from stream_guard.errors import StoreError
-from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.changelog import ChangelogTable, LoggedRow
+from stream_guard.worker.kafka.topics import send_in_order
 from stream_guard.worker.rows import RowChange
 
 
@@ -45,28 +45,14 @@ class KafkaChangelog:
     async def append(
         self, partition: int, changes: Sequence[RowChange], headers: Sequence[tuple[str, bytes]]
     ) -> list[range]:
-        """Write rows. Each batch waits for the one before: the last row proves all others.
-
-        The batches are built here: the client would create a future for each single row.
-        """
-        written: list[range] = []
-        batch, now = self._producer.create_batch(), round(steady_time() * 1000)
-        for key, value in changes:
-            if batch.append(key=key, value=value, timestamp=now, headers=headers) is None:
-                written.append(await self._send(partition, batch))
-                batch = self._producer.create_batch()
-                batch.append(key=key, value=value, timestamp=now, headers=headers)  # takes a row of any size
-        written.append(await self._send(partition, batch))
-        return written
-
-    async def _send(self, partition: int, batch: Any) -> range:
-        batch.close()
-        sent = await (await self._producer.send_batch(batch, self._topic, partition=partition))
-        if sent.offset < 0:  # a repeat that the broker knows, but not from where
+        """Write rows in their order; return the offsets of each batch."""
+        rows = ((key, value, headers) for key, value in changes)
+        written = await send_in_order(self._producer, self._topic, partition, rows)
+        if any(offsets.start < 0 for offsets in written):  # a repeat that the broker knows, but not from where
             raise StoreError(
                 f"{self._topic}/{partition}: the broker does not say where rows are; start the worker again"
             )
-        return range(sent.offset, sent.offset + batch.record_count())
+        return written
 
     async def read(self, partition: int, start: int, stop: int) -> list[LoggedRow]:
         """Return the rows between two offsets, with a client of its own: there are such rows after a fault only."""

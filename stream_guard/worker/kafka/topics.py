@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, Final, NamedTuple
 
@@ -284,18 +284,34 @@ class KafkaOutbox:
 
     async def send(self, records: Mapping[int, Sequence[Outgoing]]) -> None:
         """Write the records of each partition in their order; return when the broker has acknowledged all."""
-        await asyncio.gather(*(self._send(partition, listed) for partition, listed in records.items()))
+        sending = (send_in_order(self._producer, self.topic, number, listed) for number, listed in records.items())
+        await asyncio.gather(*sending)
 
-    async def _send(self, partition: int, records: Sequence[Outgoing]) -> None:
-        batch, now = self._producer.create_batch(), round(steady_time() * 1000)
-        for key, value, headers in records:
-            fields = {"key": key, "value": value, "timestamp": now, "headers": list(headers)}
-            if batch.append(**fields) is None:
-                await self._flush(batch, partition)
-                batch = self._producer.create_batch()
-                batch.append(**fields)  # an empty batch takes a record of any size
-        if batch.record_count():
-            await self._flush(batch, partition)
 
-    async def _flush(self, batch: Any, partition: int) -> None:
-        await (await self._producer.send_batch(batch, self.topic, partition=partition))
+async def send_in_order(
+    producer: Any,
+    topic: str,
+    partition: int,
+    records: Iterable[tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes]]]],
+) -> list[range]:
+    """Write records to a partition; return the offsets of each batch when the broker has acknowledged all.
+
+    Each batch waits for the one before: the last record proves all others. The batches are built here: the client would
+    create a future for each single record.
+    """
+    written, batch, now = list[range](), producer.create_batch(), round(steady_time() * 1000)
+
+    async def send() -> None:
+        batch.close()
+        sent = await (await producer.send_batch(batch, topic, partition=partition))
+        written.append(range(sent.offset, sent.offset + batch.record_count()))
+
+    for key, value, headers in records:
+        fields = {"key": key, "value": value, "timestamp": now, "headers": list(headers)}
+        if batch.append(**fields) is None:
+            await send()
+            batch = producer.create_batch()
+            batch.append(**fields)  # an empty batch takes a record of any size
+    if batch.record_count():
+        await send()
+    return written
