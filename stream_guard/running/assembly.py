@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -212,23 +212,14 @@ class Assembly:
 
     def note_policy(self, policy: Policy, targets: Iterable[str]) -> None:
         """Write down, in the histories that alerts go to, that this policy is in force from now on."""
-        for text in targets:
-            name, _, target = text.partition(":")
-            if name == "history":
-                database = open_database(target or self.settings.history.url, self.settings.history.read_key())
-                try:
-                    policies.note(database, policy.version, to_native(policy), time.time())
-                finally:
-                    database.close()
+        for address in _histories(targets):
+            with closing(self.open_history(address)) as database:
+                policies.note(database, policy.version, to_native(policy), time.time())
 
     def _settled(self, targets: Sequence[str]) -> IsSolved:
         """Return what tells which alerts a person has settled, from the history that alerts go to, if they do."""
-        for text in targets:
-            name, _, target = text.partition(":")
-            if name == "history":
-                database = open_database(target or self.settings.history.url, self.settings.history.read_key())
-                self.opened.callback(database.close)
-                return settled_in(database)
+        for address in _histories(targets):
+            return settled_in(self._keep_open(self.open_history(address)))
         return nothing_solved
 
     def route_to(self, text: str) -> RouteSettings:
@@ -282,20 +273,21 @@ class Assembly:
             self._open_record(), judge, lambda question: hook(question=question), owner=owner, counts=counts
         )
 
-    def open_history(self) -> Database:
-        """Open the history of the settings, over a connection of its own, which the caller closes."""
-        return open_database(self.settings.history.url, self.settings.history.read_key())
+    def open_history(self, address: str = "") -> Database:
+        """Open a history, that of the settings without an address, over a connection that the caller closes."""
+        settings = self.settings.history
+        return open_database(address or settings.url, settings.read_key())
 
     def prune_history(self, address: str = "") -> None:
-        """Keep a history, that of the settings without an address, to its limits while this process runs."""
-        settings = self.settings.history
-        pruner = Pruner(open_database(address or settings.url, settings.read_key()), settings)
+        """Keep a history to its limits while this process runs."""
+        pruner = Pruner(self.open_history(address), self.settings.history)
         self.opened.callback(pruner.close)
 
     def _open_record(self) -> Database:
         """Open what keeps questions and answers, over a connection of its own."""
-        address = self.settings.judge.record or self.settings.history.url
-        database = open_database(address, self.settings.history.read_key())
+        return self._keep_open(self.open_history(self.settings.judge.record))
+
+    def _keep_open(self, database: Database) -> Database:
         self.opened.callback(database.close)
         return database
 
@@ -337,6 +329,12 @@ class Assembly:
             near = did_you_mean(form, decoders)
             raise SettingsError(f"unknown format {form!r}{near}; installed: {', '.join(decoders)}")
         return decoders[form].configure_among(settings, decoders)
+
+
+def _histories(targets: Iterable[str]) -> list[str]:
+    """Return the addresses of the histories that alerts go to; an empty one is that of the settings."""
+    named = (text.partition(":") for text in targets)
+    return [address for name, _, address in named if name == "history"]
 
 
 def start_desk(desk: QuestionDesk | None, assembly: Assembly) -> None:
