@@ -14,8 +14,9 @@ import msgspec
 
 from stream_guard.judge.conditions import Condition
 from stream_guard.judge.model import Event, Finding, Json, ToolCall, ToolResult, Turn
-from stream_guard.judge.spec import Policy, version_of
+from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
+from stream_guard.policy.load import with_version
 
 _TRIED: Final = 12  # candidates that are replayed
 _VALUES: Final = 5  # of one list
@@ -94,10 +95,7 @@ def with_exception(policy: Policy, place: int, unless: Json) -> Policy:
     spec = policy.rules[place]
     changed = replace(spec, unless=Condition(changed_unless(policy, place, unless)))
     rules = (*policy.rules[:place], changed, *policy.rules[place + 1 :])
-    version = version_of(
-        rules, policy.idle, policy.max_out_of_orderness, policy.tool_classes, policy.agents, policy.masked_arguments
-    )
-    return replace(policy, rules=rules, version=version)
+    return with_version(replace(policy, rules=rules))
 
 
 def changed_unless(policy: Policy, place: int, unless: Json) -> Json:

@@ -10,7 +10,6 @@ import msgspec
 
 from stream_guard.analysis.alphabet import patterns_in
 from stream_guard.judge.bound import needed_paths
-from stream_guard.judge.conditions import certain_leaves
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Json, ToolCall, Turn, UserMessage
 from stream_guard.judge.patterns import ToolPattern
@@ -121,9 +120,9 @@ def _tool_names(spec: RuleSpec) -> Iterator[ToolPattern]:
     yield from patterns_in(spec.rule.params)
     if spec.when is None:
         return
-    for leaf in certain_leaves(spec.when.source):
-        if leaf["path"] == "tool.name" and leaf["op"] in ("==", "in"):
-            yield from _pattern_of(leaf["value"])
+    for leaf in spec.when.certain_leaves():
+        if leaf.path.text == "tool.name" and leaf.op in ("==", "in"):
+            yield from _pattern_of(leaf.value)
 
 
 def _pattern_of(value: Json) -> Iterator[ToolPattern]:

@@ -38,12 +38,12 @@ def odd_rules(policy: Policy, read: ReadTrace, breaks: BreakingTraces | None = N
     found += [
         _warning(spec, Code.CONSTANT, '"when" is always true; leave it out')
         for spec in policy.rules
-        if spec.when is not None and spec.when.source and always_holds(spec.when.source)
+        if spec.when is not None and spec.when.source and always_holds(spec.when)
     ]
     found += [
         _warning(spec, Code.CONSTANT, '"when" asks for something and for its opposite, so it is never true')
         for spec in policy.rules
-        if spec.when is not None and denies_itself(spec.when.source)
+        if spec.when is not None and denies_itself(spec.when)
     ]
     return found
 

@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.judge.conditions import Leaf, Unknown, certain_leaves
+from stream_guard.judge.conditions import Leaf, Unknown
 from stream_guard.judge.identity import written
 from stream_guard.judge.key_state import Address
 from stream_guard.judge.model import Event, Json, Scope
@@ -186,9 +186,7 @@ def _paths_read(spec: RuleSpec) -> list[Path]:
 def needed_paths(spec: RuleSpec) -> Iterator[Path]:
     """Yield the paths without which the rule cannot fire: of its gate, of its key, and of its parameters."""
     if spec.when is not None:
-        for leaf in certain_leaves(spec.when.source):
-            if leaf["op"] != "exists":
-                yield Path(leaf["path"])
+        yield from (leaf.path for leaf in spec.when.certain_leaves() if leaf.op != "exists")
     yield from (key_path(part) for part in spec.key if part.startswith("args."))
     for name in type(spec.rule.params).model_fields:
         value = getattr(spec.rule.params, name, None)

@@ -21,7 +21,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from stream_guard.judge.durations import parse_duration
 from stream_guard.judge.equality import json_equal
 from stream_guard.judge.model import Event, Json
-from stream_guard.judge.paths import MISSING, ROOTS, Find, Path
+from stream_guard.judge.paths import MISSING, Find, Path
 from stream_guard.judge.patterns import Regex
 
 Compare: TypeAlias = Callable[[Json, Event], bool]
@@ -83,9 +83,7 @@ def _ordering(op: str, expected: Json) -> Compare:
 def _membership(op: str, expected: Json) -> Compare:
     if not isinstance(expected, list):
         raise ValueError(f'"{op}" takes a list; its value is {json.dumps(expected)}')
-    if op == "in":
-        return lambda value, _event: any(json_equal(value, item) for item in expected)
-    return lambda value, _event: not any(json_equal(value, item) for item in expected)
+    return lambda value, _event: any(json_equal(value, item) for item in expected)
 
 
 def _matching(op: str, expected: Json) -> Compare:
@@ -101,10 +99,8 @@ def _matching(op: str, expected: Json) -> Compare:
     return matches
 
 
-def _containing(op: str, expected: Json) -> Compare:
-    if op == "contains":
-        return lambda value, _event: _contains(value, expected)
-    return lambda value, _event: not _contains(value, expected)
+def _containing(_op: str, expected: Json) -> Compare:
+    return lambda value, _event: _contains(value, expected)
 
 
 def _existing(_op: str, _wanted: Json) -> Compare:
@@ -121,23 +117,33 @@ def _ageing(_op: str, expected: Json) -> Compare:
     return older
 
 
-def _equality(op: str, expected: Json) -> Compare:
-    if op == "!=":
-        return lambda value, _event: not json_equal(value, expected)
+def _equality(_op: str, expected: Json) -> Compare:
     return lambda value, _event: json_equal(value, expected)
 
 
-OPERATORS: Final[dict[str, Callable[[str, Json], Compare]]] = {
+Operator: TypeAlias = Callable[[str, Json], Compare]
+"""Makes the test of a value, of the operator's name and of what stands beside it; ValueError where that is wrong."""
+
+
+def _denied(operator: Operator) -> Operator:
+    def make(op: str, expected: Json) -> Compare:
+        compare = operator(op, expected)
+        return lambda value, event: not compare(value, event)
+
+    return make
+
+
+OPERATORS: Final[dict[str, Operator]] = {
     "==": _equality,
-    "!=": _equality,
+    "!=": _denied(_equality),
     ">": _ordering,
     ">=": _ordering,
     "<": _ordering,
     "<=": _ordering,
     "in": _membership,
-    "not_in": _membership,
+    "not_in": _denied(_membership),
     "contains": _containing,
-    "not_contains": _containing,
+    "not_contains": _denied(_containing),
     "matches": _matching,
     "older_than": _ageing,
     "exists": _existing,
@@ -233,29 +239,36 @@ class Condition:
     ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
     """
 
-    __slots__ = ("_alone", "_only", "_tree", "leaves", "may_hold", "source", "test")
+    __slots__ = ("_alone", "leaves", "may_hold", "source", "test", "tree")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
-        self._tree = tree = _parse(source, self.leaves, "")
+        self.tree = tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
-        self._only = self.leaves[0] if _is_leaf(tree) else None
         unsure = any(leaf.lacks is not None for leaf in self.leaves)
         self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
         self._alone = _compile(tree, _ask_event_alone)
 
     def holds(self, event: Event) -> bool:
         """Whether it is true of an event alone: for triggers, which look at one turn."""
-        return self._only.holds(event) if self._only is not None else self._alone(event, frozenset())
+        return self._alone(event, frozenset())
 
     def judge(self, event: Event, memory: Set[int], unknown: Unknown) -> bool | None:
         """Return whether it is true now; None where that hangs on leaves that are unknown (Kleene's third value)."""
-        return _judge(self._tree, lambda leaf: None if unknown(leaf) else leaf.test(event, memory))
+        return self.follows(lambda leaf: None if unknown(leaf) else leaf.test(event, memory))
+
+    def follows(self, answer: Callable[[Leaf], bool | None]) -> bool | None:
+        """Return whether it is true where its leaves have these answers; None where that hangs on unknown ones."""
+        return _judge(self.tree, answer)
+
+    def certain_leaves(self) -> Iterator[Leaf]:
+        """Yield the leaves that must all be true for the whole to be true."""
+        return _certain(self.tree)
 
     def lacking(self, answer: Callable[[Leaf], bool], *, wanted: bool = True) -> list[tuple[Leaf, bool]]:
         """Return the fewest leaves that keep it from being as ``wanted``, each with the answer that it would need."""
-        return _lacking(self._tree, answer, wanted=wanted)
+        return _lacking(self.tree, answer, wanted=wanted)
 
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
@@ -283,7 +296,8 @@ class Condition:
 
     @classmethod
     def __get_pydantic_json_schema__(cls, _schema: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        return CONDITION_SCHEMA
+        # The policy schema puts a reference to the definition of conditions here.
+        return {"type": ["object", "array"], "format": "condition"}
 
 
 class ConditionError(ValueError):
@@ -296,10 +310,11 @@ class ConditionError(ValueError):
 
 GROUPS: Final = ("all_of", "any_of", "not")
 LEAF_KEYS: Final = ("path", "op", "value")
-_Tree: TypeAlias = Leaf | tuple[str, list[Any]]
+Tree: TypeAlias = Leaf | tuple[str, list[Any]]
+"""A condition as it is parsed: a leaf, or a group with the conditions in it; a list is an ``all_of``."""
 
 
-def _parse(source: Json, leaves: list[Leaf], at: str) -> _Tree:
+def _parse(source: Json, leaves: list[Leaf], at: str) -> Tree:
     if isinstance(source, list):
         return "all_of", [_parse(item, leaves, _join(at, n)) for n, item in enumerate(source)]
     if not isinstance(source, dict):
@@ -345,7 +360,7 @@ def _join(at: str, step: object) -> str:
     return f"{at}.{step}" if at else str(step)
 
 
-def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
+def _compile(tree: Tree, ask: Callable[[Leaf], Test]) -> Test:
     if isinstance(tree, Leaf):
         return ask(tree)
     group, children = tree
@@ -367,7 +382,7 @@ def _compile(tree: _Tree, ask: Callable[[Leaf], Test]) -> Test:
     return all_hold
 
 
-def _judge(tree: _Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
+def _judge(tree: Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
     if isinstance(tree, Leaf):
         return ask(tree)
     group, children = tree
@@ -380,7 +395,7 @@ def _judge(tree: _Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
     return None if None in answers else not decisive
 
 
-def _lacking(tree: _Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:
+def _lacking(tree: Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:
     if isinstance(tree, Leaf):
         return [] if answer(tree) is wanted else [(tree, wanted)]
     group, children = tree
@@ -392,50 +407,13 @@ def _lacking(tree: _Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> li
     return min(found, key=len, default=[])
 
 
+def _certain(tree: Tree) -> Iterator[Leaf]:
+    if isinstance(tree, Leaf):
+        yield tree
+    elif tree[0] == "all_of":
+        for part in tree[1]:
+            yield from _certain(part)
+
+
 def _ask_event_alone(leaf: Leaf) -> Test:
     return lambda event, _memory: leaf.holds(event)
-
-
-def _is_leaf(tree: _Tree) -> bool:
-    """Whether a condition is no more than one leaf, alone or as the only one of a list."""
-    if isinstance(tree, Leaf):
-        return True
-    group, children = tree
-    return group == "all_of" and len(children) == 1 and isinstance(children[0], Leaf)
-
-
-_REF: Final = {"$ref": "#/$defs/condition"}
-CONDITION_SCHEMA: Final[JsonSchemaValue] = {"type": ["object", "array"], "format": "condition"}
-"""Where a condition stands in a schema of its own; the policy schema puts a reference to the definition there."""
-
-CONDITION_DEFINITION: Final[JsonSchemaValue] = {
-    "description": "A condition: {path, op, value}, a list of them (all must hold), or all_of, any_of, not.",
-    "anyOf": [
-        {
-            "type": "object",
-            "properties": {
-                "path": {"type": "string", "pattern": f"^({'|'.join(ROOTS)})(\\.|$)"},
-                "op": {"enum": list(OPERATORS)},
-                "value": {},
-            },
-            "required": ["path", "op"],
-            "additionalProperties": False,
-        },
-        {"type": "array", "items": _REF},
-        *(
-            {"type": "object", "properties": {group: _REF}, "required": [group], "additionalProperties": False}
-            for group in GROUPS
-        ),
-    ],
-}
-
-
-def certain_leaves(source: Json) -> Iterator[dict[str, Json]]:
-    """Yield the leaves that must all be true for the whole to be true."""
-    if isinstance(source, list):
-        for item in source:
-            yield from certain_leaves(item)
-    elif "all_of" in source:
-        yield from certain_leaves(source["all_of"])
-    elif "path" in source:
-        yield source

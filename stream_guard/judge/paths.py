@@ -221,8 +221,7 @@ class _StepFinder(Finder):
         self._steps = steps
 
     def find(self, event: Event) -> Json | Missing:
-        value = self._start(event)
-        return MISSING if value is MISSING else lookup(value, self._steps)
+        return lookup(self._start(event), self._steps)
 
 
 class _EntryFinder(_StepFinder):
@@ -239,44 +238,9 @@ class _EntryFinder(_StepFinder):
         return value.get(self._step, MISSING) if type(value) is dict else lookup(value, self._steps)
 
 
-class _LabelFinder(_EntryFinder):
-    __slots__ = ()
-
-    def find(self, event: Event) -> Json | Missing:
-        return event.labels.get(self._step, MISSING)
-
-
-class _RequestFinder(_StepFinder):
-    __slots__ = ()
-
-    def find(self, event: Event) -> Json | Missing:
-        return lookup(event.request if type(event) is Turn else None, self._steps)
-
-
-class _RequestEntryFinder(_EntryFinder):
-    __slots__ = ()
-
-    def find(self, event: Event) -> Json | Missing:
-        request: Json = event.request if type(event) is Turn else None
-        return request.get(self._step, MISSING) if type(request) is dict else lookup(request, self._steps)
-
-
-class _ResponseEntryFinder(_EntryFinder):
-    __slots__ = ()
-
-    def find(self, event: Event) -> Json | Missing:
-        response: Json = event.response if type(event) is Turn else None
-        return response.get(self._step, MISSING) if type(response) is dict else MISSING
-
-
-class _ArgumentsFinder(_StepFinder):
-    __slots__ = ()
-
-    def find(self, event: Event) -> Json | Missing:
-        return lookup(event.args, self._steps) if _is_of_tool(event) else MISSING
-
-
 class _ArgumentFinder(_EntryFinder):
+    """Finds an argument: what rules read most, so it asks no function for the start."""
+
     __slots__ = ()
 
     def find(self, event: Event) -> Json | Missing:
@@ -286,36 +250,43 @@ class _ArgumentFinder(_EntryFinder):
         return MISSING
 
 
-class _ClockFinder(Finder):
-    """Finds what the clock shows at an event."""
+def _at_clock(read: Callable[[float], int]) -> Find:
+    """Return what finds what the clock shows at an event."""
+    return lambda event: read(event.time) if event.time is not None and has_clock(event.time) else MISSING
 
-    __slots__ = ("_read",)
 
-    def __init__(self, start: Find, read: Callable[[float], int]) -> None:
-        super().__init__(start)
-        self._read = read
+def _args(event: Event) -> Json | Missing:
+    return event.args if _is_of_tool(event) else MISSING
 
-    def find(self, event: Event) -> Json | Missing:
-        return self._read(event.time) if event.time is not None and has_clock(event.time) else MISSING
+
+def _text_of_response(event: Event) -> Json | Missing:
+    return event.text if type(event) is Turn else MISSING
+
+
+def _name_of_tool(event: Event) -> Json | Missing:
+    return event.tool if _is_of_tool(event) else MISSING
+
+
+_READ_AT_ONCE: Final[dict[tuple[str, ...], Find]] = {
+    ("tool", "name"): _name_of_tool,
+    ("response", "text"): _text_of_response,
+}
 
 
 def _finder(root: str, steps: tuple[str, ...]) -> Finder:
     """Return the fastest lookup of the path: rules read the same few paths at every event."""
     start = ROOTS[root][1]
     if root == "time":
-        return _ClockFinder(start, clock(".".join((root, *steps)), steps))
+        return Finder(_at_clock(clock(".".join((root, *steps)), steps)))
+    if (root, *steps) in _READ_AT_ONCE:
+        return Finder(_READ_AT_ONCE[root, *steps])
     if root == "tool" and steps[:1] == ("args",):
-        below = steps[1:]
-        return _ArgumentFinder(start, below) if len(below) == 1 else _ArgumentsFinder(start, below)
+        start, steps = _args, steps[1:]
+        if len(steps) == 1:
+            return _ArgumentFinder(start, steps)
     if not steps:
         return Finder(start)
-    if len(steps) == 1:
-        read = {"tool.name": _name_of_tool, "response.text": _text_of_response}.get(f"{root}.{steps[0]}")
-        if read is not None:
-            return Finder(read)
-        made = {"labels": _LabelFinder, "request": _RequestEntryFinder, "response": _ResponseEntryFinder}
-        return made.get(root, _EntryFinder)(start, steps)
-    return _RequestFinder(start, steps) if root == "request" else _StepFinder(start, steps)
+    return _EntryFinder(start, steps) if len(steps) == 1 else _StepFinder(start, steps)
 
 
 def _counts_as(event: Event) -> Json | Missing:
@@ -328,14 +299,6 @@ def agent_key() -> Path:
     path.finder = Finder(_counts_as)
     path.find = path.finder.find
     return path
-
-
-def _text_of_response(event: Event) -> Json | Missing:
-    return event.text if type(event) is Turn else MISSING
-
-
-def _name_of_tool(event: Event) -> Json | Missing:
-    return event.tool if _is_of_tool(event) else MISSING
 
 
 class Path:

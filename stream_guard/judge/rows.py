@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from stream_guard.judge.arguments import Catalogue, ToolSchema
 from stream_guard.judge.bound import NO_STATE, BoundRule
-from stream_guard.judge.catalogue import Catalogue, ToolSchema
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.encoding import encode, is_json
 from stream_guard.judge.fold import Engine

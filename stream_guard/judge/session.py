@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.judge.catalogue import Catalogue
+from stream_guard.judge.arguments import Catalogue
 from stream_guard.judge.identity import Occurrences, SeenIds, first_attempt
 from stream_guard.judge.key_state import KeyState
 from stream_guard.judge.model import RESERVED, Event, GateDecision

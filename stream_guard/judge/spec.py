@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
 from stream_guard.judge.conditions import Condition
@@ -205,7 +204,6 @@ def _without(text: str, pattern: Regex) -> str:
 SESSION_KEY: Final = ("session",)
 ALL_KEY: Final = "all"  # the part of a key that says: everything together, across sessions
 DEFAULT_IDLE: Final = 1800.0
-_VERSION_LENGTH: Final = 16  # digits of a policy's version
 
 OnError: TypeAlias = Literal["open", "closed"]
 OnUnevaluable: TypeAlias = Literal["stop", "allow"]
@@ -282,75 +280,3 @@ class Policy:
     def asks(self) -> bool:
         """Whether any rule asks a judge."""
         return any(rule.rule.asks for rule in self.rules)
-
-
-def version_of(
-    rules: Iterable[RuleSpec],
-    idle: float,
-    max_out_of_orderness: float,
-    tool_classes: Mapping[str, Sequence[str]],
-    agents: Agents,
-    masked_arguments: Sequence[str] = (),
-) -> str:
-    """Return a digest of everything that affects findings and decisions, and of nothing else.
-
-    So it does not depend on the name, the comments or the order of keys of the file.
-    """
-    content: dict[str, Json] = {
-        "rules": [_rule_content(rule) for rule in rules],
-        "idle": idle,
-        "max_out_of_orderness": max_out_of_orderness,
-        "tool_classes": {name: list(members) for name, members in tool_classes.items()},
-    }
-    if agents:
-        content["agents"] = {name: _agent_content(agent) for name, agent in agents.items()}
-    if masked_arguments:
-        content["masked_arguments"] = sorted(masked_arguments)
-    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_VERSION_LENGTH]
-
-
-def _rule_content(rule: RuleSpec) -> dict[str, Json]:
-    return {
-        "slot": rule.slot,
-        "kind": rule.kind,
-        "params": _params(rule),
-        "when": rule.when.source if rule.when is not None else None,
-        "unless": rule.unless.source if rule.unless is not None else None,
-        "scope": rule.scope.stored_word,
-        "key": list(rule.key),
-        "severity": rule.severity.word,
-        "then": rule.then_word,
-        "reason": rule.reason,
-        "shadow": rule.shadow,
-        "on_error": rule.on_error,
-        "cooldown": rule.cooldown,
-        "for": rule.hold,
-        "tags": list(rule.tags),
-        **({"modify": [change.source for change in rule.changes]} if rule.changes else {}),
-        **({"agent": rule.agent} if rule.agent else {}),
-        **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
-        **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
-    }
-
-
-def _agent_content(agent: PolicyAgent) -> dict[str, Json]:
-    operations = None if agent.operations is None else sorted(agent.operations)
-    return {"parent": agent.parent, "operations": operations, "execution_mode": agent.execution_mode}
-
-
-def _params(rule: RuleSpec) -> Json:
-    """Return the checked parameters: another spelling, or a default written out, makes no difference."""
-    try:
-        return rule.rule.params.model_dump(mode="json")
-    except Exception:  # noqa: BLE001 - a plugin's type may not support this; then take what was written
-        return dict(rule.params)
-
-
-def _plain(value: Json) -> Json:
-    """Return the value with 5.0 as 5: JSON has one sort of number."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -13,8 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, read_arguments, read_call
-from stream_guard.judge.catalogue import learn, with_handed
+from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, learn, read_arguments, read_call, with_handed
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.cross_session import CrossSessionRules
 from stream_guard.judge.evaluation import Findings, Objections

@@ -250,15 +250,15 @@ def _gate_flaws(form: RuleForm, kind: RuleType) -> list[Flaw]:
             continue
         wrong = list(flaws(condition.source, (name,)))
         found.extend(wrong)
-        if not wrong and (why := never_holds(condition.source)):
+        if not wrong and (why := never_holds(condition)):
             found.append(Flaw((name,), f"{show(name)}: {why}", Code.NEVER_FIRES))
             return found
     if found:
         return found
-    if form.unless is not None and always_holds(form.unless.source):
+    if form.unless is not None and always_holds(form.unless):
         found.append(Flaw(("unless",), '"unless" is always true, so the rule would never fire', Code.NEVER_FIRES))
     handled = events_handled(kind)
-    if form.when is not None and handled and not handled & events_holding(form.when.source):
+    if form.when is not None and handled and not handled & events_holding(form.when.tree):
         message = (
             f'"when" asks for what only a tool event has; {kind.kind} looks at {_words(handled)} and would never fire'
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any, Final, TypeAlias
 
-from stream_guard.judge.conditions import GROUPS, OPERATORS, certain_leaves
+from stream_guard.judge.conditions import OPERATORS, Condition, Leaf, Tree
 from stream_guard.judge.equality import json_equal
-from stream_guard.judge.model import Json
 from stream_guard.judge.paths import Path
 from stream_guard.judge.rule import Rule, RuleType
 from stream_guard.judge.spec import ALL_KEY
@@ -44,6 +44,7 @@ _FIELDS: Final[dict[str, tuple[str, ...]]] = {
 }
 _PLAIN: Final = frozenset(("text", "stop_reason", "model", "latency_ms", "time_to_first_chunk_ms", "id"))
 RESULT_FIELDS: Final = ("status", "output", "latency_ms")
+MOST_TRIED: Final = 8  # different leaves of a condition of which all answers are tried
 
 
 def dead_end(path: Path) -> str:
@@ -117,98 +118,65 @@ def _overrides(kind: RuleType, handler: str) -> bool:
     return mine is not getattr(Rule, handler)
 
 
-def never_holds(source: Json) -> str:
-    """Return why a valid condition can never be true, or an empty text when it can."""
-    if _constant(source) is False:
+def never_holds(condition: Condition) -> str:
+    """Return why a condition can never be true, or an empty text when it can."""
+    if condition.follows(lambda _leaf: None) is False:
         return "it is never true: an empty any_of holds for nothing, and `not` of an empty list neither"
-    return _contradiction(list(certain_leaves(source)))
+    return _contradiction(list(condition.certain_leaves()))
 
 
-def always_holds(source: Json) -> bool:
-    """Whether a valid condition is true at every event."""
-    return _constant(source) is True
+def always_holds(condition: Condition) -> bool:
+    """Whether a condition is true at every event."""
+    return _outcomes(condition) == {True}
 
 
-def _constant(source: Json) -> bool | None:
-    """Return True or False when the condition does not depend on the event, else None."""
-    if isinstance(source, list):
-        return _constant_of_all(source)
-    group = next((key for key in GROUPS if key in source), None)
-    if group is None:
-        return None
-    inner = source[group]
-    if group == "not":
-        value = _constant(inner)
-        return None if value is None else not value
-    return _constant(inner) if group == "all_of" or isinstance(inner, dict) else _constant_of_any(inner)
+def denies_itself(condition: Condition) -> bool:
+    """Whether a condition asks for something and for its opposite at once."""
+    return _outcomes(condition) == {False}
 
 
-def _constant_of_all(items: list[Json]) -> bool | None:
-    values = [_constant(item) for item in items]
-    if False in values:
-        return False
-    return True if all(value is True for value in values) else None
+def _outcomes(condition: Condition) -> set[bool | None]:
+    """Return what a condition comes to, whichever of its leaves are true; None where they are too many to try."""
+    tags = list({leaf.tag for leaf in condition.leaves})
+    if len(tags) > MOST_TRIED:
+        return {condition.follows(lambda _leaf: None)}
+    return {
+        _outcome(condition, dict(zip(tags, tried, strict=True))) for tried in product((True, False), repeat=len(tags))
+    }
 
 
-def _constant_of_any(items: list[Json]) -> bool | None:
-    values = [_constant(item) for item in items]
-    if True in values or _has_opposites(items):
-        return True
-    return False if all(value is False for value in values) else None
+def _outcome(condition: Condition, holds: Mapping[int, bool]) -> bool | None:
+    return condition.follows(lambda leaf: holds[leaf.tag])
 
 
-def denies_itself(source: Json) -> bool:
-    """Whether a valid condition asks for something and for its opposite at once."""
-    items = source.get("all_of", []) if isinstance(source, dict) else source
-    return isinstance(items, list) and _has_opposites(items)
-
-
-def _has_opposites(items: list[Json]) -> bool:
-    """Whether one of the conditions is the negation of another."""
-    denied = [_bare(item["not"]) for item in items if isinstance(item, dict) and "not" in item]
-    return any(json_equal(_bare(item), other) for other in denied for item in items)
-
-
-def _bare(source: Json) -> Json:
-    """Return a condition without the list or the group of one that it stands in."""
-    while isinstance(source, list) and len(source) == 1:
-        source = source[0]
-    return source
-
-
-def events_holding(source: Json) -> Events:
-    """Return the events at which a valid condition can be true, by its paths alone."""
-    if isinstance(source, list):
-        return ALL_EVENTS.intersection(*map(events_holding, source))
-    group = next((key for key in GROUPS if key in source), None)
-    if group is None:
-        asks_absence = source["op"] == "exists" and source.get("value") is False
-        return ALL_EVENTS if asks_absence else events_with(Path(source["path"]))
-    inner = source[group]
+def events_holding(tree: Tree) -> Events:
+    """Return the events at which a condition can be true, by its paths alone."""
+    if isinstance(tree, Leaf):
+        asks_absence = tree.op == "exists" and tree.value is False
+        return ALL_EVENTS if asks_absence else events_with(tree.path)
+    group, parts = tree
     if group == "not":
         return ALL_EVENTS
-    if group == "any_of" and isinstance(inner, list):
-        return frozenset().union(*map(events_holding, inner))
-    return events_holding(inner)
+    possible = [events_holding(part) for part in parts]
+    return frozenset().union(*possible) if group == "any_of" else ALL_EVENTS.intersection(*possible)
 
 
-def _contradiction(leaves: list[dict[str, Json]]) -> str:
+def _contradiction(leaves: list[Leaf]) -> str:
     """Return which two leaves on one path exclude each other, or an empty text."""
     for number, leaf in enumerate(leaves[:50]):
         for other in leaves[number + 1 : 50]:
-            if leaf["path"] == other["path"] and (_excludes(leaf, other) or _excludes(other, leaf)):
-                first, second = (f"{each['op']} {show(each['value'])}" for each in (leaf, other))
-                return f"it is never true: {show(leaf['path'])} cannot be {first} and {second} at once"
+            if leaf.path == other.path and (_excludes(leaf, other) or _excludes(other, leaf)):
+                first, second = (f"{each.op} {show(each.value)}" for each in (leaf, other))
+                return f"it is never true: {show(leaf.path.text)} cannot be {first} and {second} at once"
     return ""
 
 
 _NO_EVENT: Final[Any] = None  # only `older_than` looks at the event
 
 
-def _excludes(leaf: dict[str, Json], other: dict[str, Json]) -> bool:
-    op, other_op = leaf["op"], other["op"]
-    value: Json = leaf.get("value")
-    other_value: Json = other.get("value")
+def _excludes(leaf: Leaf, other: Leaf) -> bool:
+    op, other_op = leaf.op, other.op
+    value, other_value = leaf.value, other.value
     if other_op == "exists":
         return other_value is False and (op != "exists" or value is not False)
     if op in ("==", "in") and other_op not in ("exists", "older_than"):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +14,7 @@ from pydantic import ValidationError
 from stream_guard.errors import PolicyError
 from stream_guard.judge.model import Json
 from stream_guard.judge.patterns import TOOL_CLASSES
-from stream_guard.judge.spec import Agents, Policy, RuleSpec, version_of
+from stream_guard.judge.spec import Agents, Policy, PolicyAgent, RuleSpec
 from stream_guard.policy.build import RuleBuilder
 from stream_guard.policy.checks import check_agents, check_classes, check_labels, warn_of_unlisted
 from stream_guard.policy.document import read_document
@@ -27,6 +29,7 @@ from stream_guard.similarity import SIMILARITIES
 
 POLICY_FOLDER: Final = "policy_folder"  # the key under which validators find the folder of the policy file
 FILE_READ: Final = "file_read"  # the key under which they find what they call with each file, before they read it
+_VERSION_LENGTH: Final = 16  # digits of a policy's version
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
@@ -75,14 +78,30 @@ def load_policy(
     return _policy(form, specs, agents, report, file=document.file)
 
 
+def with_version(policy: Policy) -> Policy:
+    """Return the policy with the version that its rules and settings give it.
+
+    So it does not depend on the name, the comments or the order of keys of the file.
+    """
+    content: dict[str, Json] = {
+        "rules": [_rule_content(rule) for rule in policy.rules],
+        "idle": policy.idle,
+        "max_out_of_orderness": policy.max_out_of_orderness,
+        "tool_classes": {name: list(members) for name, members in policy.tool_classes.items()},
+    }
+    if policy.agents:
+        content["agents"] = {name: _agent_content(agent) for name, agent in policy.agents.items()}
+    if policy.masked_arguments:
+        content["masked_arguments"] = sorted(policy.masked_arguments)
+    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return replace(policy, version=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_VERSION_LENGTH])
+
+
 def with_lateness(policy: Policy, seconds: float) -> Policy:
     """Return the policy with this lateness where its file gives none: events of some formats never come in order."""
     if policy.states_lateness or seconds == policy.max_out_of_orderness:
         return policy
-    version = version_of(
-        policy.rules, policy.idle, seconds, policy.tool_classes, policy.agents, policy.masked_arguments
-    )
-    return replace(policy, version=version, max_out_of_orderness=seconds)
+    return with_version(replace(policy, max_out_of_orderness=seconds))
 
 
 def _read_form(native: Json, report: ProblemReport) -> tuple[PolicyForm | None, list[Json]]:
@@ -162,13 +181,12 @@ def _check_ids(rules: list[Json], slots: Mapping[int, str], report: ProblemRepor
 
 
 def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: ProblemReport, *, file: str) -> Policy:
-    idle, late = form.sessions.idle, form.sessions.max_out_of_orderness
-    return Policy(
+    policy = Policy(
         rules=tuple(specs),
-        version=version_of(specs, idle, late, form.tool_classes, agents, form.masked_arguments),
+        version="",
         name=form.name or "",
-        idle=idle,
-        max_out_of_orderness=late,
+        idle=form.sessions.idle,
+        max_out_of_orderness=form.sessions.max_out_of_orderness,
         states_lateness="max_out_of_orderness" in form.sessions.model_fields_set,
         tool_classes=form.tool_classes,
         agents=agents,
@@ -176,3 +194,50 @@ def _policy(form: PolicyForm, specs: list[RuleSpec], agents: Agents, report: Pro
         warnings=tuple(report.in_order()),
         file=file,
     )
+    return with_version(policy)
+
+
+def _rule_content(rule: RuleSpec) -> dict[str, Json]:
+    return {
+        "slot": rule.slot,
+        "kind": rule.kind,
+        "params": _params(rule),
+        "when": rule.when.source if rule.when is not None else None,
+        "unless": rule.unless.source if rule.unless is not None else None,
+        "scope": rule.scope.stored_word,
+        "key": list(rule.key),
+        "severity": rule.severity.word,
+        "then": rule.then_word,
+        "reason": rule.reason,
+        "shadow": rule.shadow,
+        "on_error": rule.on_error,
+        "cooldown": rule.cooldown,
+        "for": rule.hold,
+        "tags": list(rule.tags),
+        **({"modify": [change.source for change in rule.changes]} if rule.changes else {}),
+        **({"agent": rule.agent} if rule.agent else {}),
+        **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
+        **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
+    }
+
+
+def _agent_content(agent: PolicyAgent) -> dict[str, Json]:
+    operations = None if agent.operations is None else sorted(agent.operations)
+    return {"parent": agent.parent, "operations": operations, "execution_mode": agent.execution_mode}
+
+
+def _params(rule: RuleSpec) -> Json:
+    """Return the checked parameters: another spelling, or a default written out, makes no difference."""
+    try:
+        return rule.rule.params.model_dump(mode="json")
+    except Exception:  # noqa: BLE001 - a plugin's type may not support this; then take what was written
+        return dict(rule.params)
+
+
+def _plain(value: Json) -> Json:
+    """Return the value with 5.0 as 5: JSON has one sort of number."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -8,13 +8,37 @@ from typing import Any, Final
 
 from pydantic.json_schema import JsonSchemaValue
 
-from stream_guard.judge.conditions import CONDITION_DEFINITION
+from stream_guard.judge.conditions import GROUPS, OPERATORS
+from stream_guard.judge.paths import ROOTS
 from stream_guard.judge.rule import RuleType
 from stream_guard.policy.forms import PolicyForm, RuleForm, describe
 from stream_guard.registry import Registry
 
 # Every version of the editors' language server reads draft 7; 2020-12 gave the same diagnostics in 1.19 and 1.25.
 DIALECT: Final = "http://json-schema.org/draft-07/schema#"
+
+
+_REF: Final = {"$ref": "#/$defs/condition"}
+CONDITION_DEFINITION: Final[JsonSchemaValue] = {
+    "description": "A condition: {path, op, value}, a list of them (all must hold), or all_of, any_of, not.",
+    "anyOf": [
+        {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "pattern": f"^({'|'.join(ROOTS)})(\\.|$)"},
+                "op": {"enum": list(OPERATORS)},
+                "value": {},
+            },
+            "required": ["path", "op"],
+            "additionalProperties": False,
+        },
+        {"type": "array", "items": _REF},
+        *(
+            {"type": "object", "properties": {group: _REF}, "required": [group], "additionalProperties": False}
+            for group in GROUPS
+        ),
+    ],
+}
 
 
 def policy_schema(registry: Registry) -> JsonSchemaValue:

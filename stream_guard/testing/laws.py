@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from stream_guard.guard.clocks import ReplayClock
 from stream_guard.guard.inline import Guard
-from stream_guard.judge.conditions import CONDITION_DEFINITION
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Event, Finding, GateDecision, Json, Turn, UserMessage
@@ -32,6 +31,7 @@ from stream_guard.judge.rule import Example, RuleType
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
+from stream_guard.policy.schema import CONDITION_DEFINITION
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing.running import find, one_rule_policy, rule_spec

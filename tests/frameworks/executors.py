@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Json, TypeAdapter, create_model
 
 from stream_guard.integrations.langchain import _schema
-from stream_guard.judge.catalogue import Executor
+from stream_guard.judge.arguments import Executor
 
 
 class Level(IntEnum):

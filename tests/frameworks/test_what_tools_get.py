@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from stream_guard.guard.inline import Guard
 from stream_guard.integrations.attempts import as_handed_over
-from stream_guard.judge.arguments import Type, taken_as
-from stream_guard.judge.catalogue import Executor
+from stream_guard.judge.arguments import Executor, Type, taken_as
 from stream_guard.judge.equality import json_equal
 from stream_guard.judge.model import Action, ToolCall
 from stream_guard.judge.spec import Policy, RuleSpec

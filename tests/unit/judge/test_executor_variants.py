@@ -12,7 +12,7 @@ import pytest
 
 from stream_guard.guard.inline import Guard
 from stream_guard.integrations.attempts import as_handed_over
-from stream_guard.judge.catalogue import Executor
+from stream_guard.judge.arguments import Executor
 from stream_guard.judge.model import Action, ToolCall
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

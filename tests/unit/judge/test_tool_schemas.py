@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.judge.arguments import MAX_NESTING, json_in, taken_as
-from stream_guard.judge.catalogue import Executor, hand_over
+from stream_guard.judge.arguments import MAX_NESTING, Executor, hand_over, json_in, taken_as
 
 ORDER = {"type": "object", "properties": {"amount": {"type": "integer"}, "force": {"type": "boolean"}}}
 SCHEMA: dict[str, Any] = {

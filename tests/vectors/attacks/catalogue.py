@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stream_guard.integrations.attempts import as_handed_over
-from stream_guard.judge.catalogue import Executor
+from stream_guard.judge.arguments import Executor
 from tests.vectors.case import CannotRunError
 
 _EXECUTORS: Final[dict[str, Executor]] = {
