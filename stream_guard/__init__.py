@@ -115,7 +115,7 @@ if TYPE_CHECKING:
     )
     from stream_guard.running.recordings import RecordedEvents
     from stream_guard.settings import JudgeSettings, RouteSettings, Settings, load_settings
-    from stream_guard.settings.text_protocols import TextProtocol
+    from stream_guard.settings.sections import TextProtocol
     from stream_guard.similarity import Measure
     from stream_guard.storage.line_log import LineLog
 
@@ -281,7 +281,7 @@ _MODULES: Final = {
     "stream_guard.similarity": ("Measure",),
     "stream_guard.judge.sketch": ("Sketch", "sketch_number"),
     "stream_guard.judge.strict_json": ("check_json",),
-    "stream_guard.settings.text_protocols": ("TextProtocol",),
+    "stream_guard.settings.sections": ("TextProtocol",),
     "stream_guard.judge.model": (
         "Action",
         "Alert",

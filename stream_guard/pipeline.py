@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.reader import DeadLetterSink, EventReader
-from stream_guard.decoding.redriven import letter_of
+from stream_guard.decoding.reader import DeadLetterSink, EventReader, letter_of
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine

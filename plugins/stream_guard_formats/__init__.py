@@ -20,8 +20,7 @@ def stream_guard_decoders() -> dict[str, type[Decoder]]:
     }
     if find_spec("opentelemetry") is not None and find_spec("opentelemetry.proto") is not None:
         # Only now: without the extra, the rest of the pack works.
-        from stream_guard_formats.spans.otlp_exports import OtlpExportsDecoder  # noqa: PLC0415
-        from stream_guard_formats.spans.otlp_proto import OtlpProtoDecoder  # noqa: PLC0415
+        from stream_guard_formats.spans.otlp_proto import OtlpExportsDecoder, OtlpProtoDecoder  # noqa: PLC0415
 
         found |= {"otlp": OtlpExportsDecoder, "otlp-proto": OtlpProtoDecoder}
     return found

@@ -24,7 +24,7 @@ from stream_guard import (
 from stream_guard_formats.builtin import BUILT_IN, LINES_OF_SESSIONS
 from stream_guard_formats.conversions import UnknownInputs
 from stream_guard_formats.detection import FormatDetector
-from stream_guard_formats.skipped import SkippedLines
+from stream_guard_formats.reading import SkippedLines
 
 _LEAST_CONFIDENCE: Final = 0.5
 _CERTAIN: Final = 0.9  # a line of a session file that is certainly of another format is read as that

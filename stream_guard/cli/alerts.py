@@ -13,9 +13,7 @@ import typer
 
 from stream_guard.cli.forms import FindingFormat, LeastSeverity
 from stream_guard.cli.history import HistoryOption, open_history, whole_id
-from stream_guard.cli.listing import plain, show_one
-from stream_guard.cli.names import LEAST
-from stream_guard.cli.times import parse_since
+from stream_guard.cli.listing import LEAST, parse_since, plain, show_one
 from stream_guard.commands import SettingsFile
 from stream_guard.history.records import AnswerRefusedError
 

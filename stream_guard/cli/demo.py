@@ -36,7 +36,7 @@ def demo(
     ] = False,
 ) -> None:
     """Watch a refund agent's sample sessions: alerts, a table of rules, metrics; no broker needed."""
-    from stream_guard.demo.live_sessions import LiveSessions
+    from stream_guard.demo.sessions import LiveSessions
     from stream_guard.judge.counts import Counts
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import RunOptions, open_run
@@ -134,8 +134,7 @@ def write_samples(folder: Path, sessions: int, *, recent: bool = False) -> tuple
     """Write the sample events and the policy into a folder, and return the two files; ``recent``: of the last hours."""
     from importlib.resources import as_file, files
 
-    from stream_guard.demo.live_sessions import spread
-    from stream_guard.demo.sessions import sample_events
+    from stream_guard.demo.sessions import sample_events, spread
 
     folder.mkdir(parents=True, exist_ok=True)
     events, policy_file = folder / "events.jsonl", folder / "policy.yaml"

@@ -50,9 +50,7 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended."""
-    from stream_guard.doctor.broker import examine
-    from stream_guard.doctor.installation import check_installation
-    from stream_guard.doctor.topics import Status
+    from stream_guard.doctor.topics import Status, check_installation, examine
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
@@ -81,8 +79,7 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
 
 def _probe(target: str, settings: Settings) -> Check:
     """Whether a gate blocks what must be blocked."""
-    from stream_guard.doctor.probe import probe
-    from stream_guard.doctor.topics import Check, Status
+    from stream_guard.doctor.topics import Check, Status, probe
 
     problem = probe(target, settings.api.read_token())
     if problem:
@@ -92,8 +89,7 @@ def _probe(target: str, settings: Settings) -> Check:
 
 def _look_at_sinks(targets: Sequence[str], settings: Settings, *, send_test: bool) -> list[Check]:
     from stream_guard.alerting.routes import queue_name
-    from stream_guard.doctor.broker import impatient
-    from stream_guard.doctor.sinks import check_sinks
+    from stream_guard.doctor.topics import check_sinks, impatient
     from stream_guard.running.assembly import Assembly
 
     with Assembly(settings.model_copy(update={"kafka": impatient(settings.kafka)})) as assembly:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from stream_guard.cli.history import HistoryOption, open_history
-from stream_guard.cli.times import parse_time
+from stream_guard.cli.listing import parse_time
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.storage.sqlite_files import PRIVATE

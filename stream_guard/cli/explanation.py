@@ -10,8 +10,7 @@ import msgspec
 from rich.console import Console
 
 from stream_guard.cli.history import open_history
-from stream_guard.cli.listing import plain, show_one
-from stream_guard.cli.names import find_name
+from stream_guard.cli.listing import find_name, plain, show_one
 from stream_guard.cli.recorded import RecordedSessions
 from stream_guard.cli.timeline import TimelinePrinter, file_of, near_miss_words
 from stream_guard.commands import ListFormat
@@ -24,7 +23,7 @@ from stream_guard.judge.patterns import classes_of
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.reports.safe import visible
-from stream_guard.starting.described_tools import described_classes, offered_tools
+from stream_guard.starting.survey import described_classes, offered_tools
 
 _MOST_CHANGES: Final = 8  # entries that made a state what it was, the latest ones
 _MOST_TOOLS: Final = 8

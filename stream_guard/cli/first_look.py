@@ -16,7 +16,7 @@ from stream_guard.cli.judging import from_here
 from stream_guard.cli.listing import plain
 from stream_guard.judge.model import Finding
 from stream_guard.learning.candidates import LEARNED
-from stream_guard.learning.names import is_plain_name
+from stream_guard.learning.facts import is_plain_name
 from stream_guard.reports.safe import excerpt
 from stream_guard.starting.first_policy import FirstPolicy, FittingPack
 from stream_guard.starting.survey import Survey

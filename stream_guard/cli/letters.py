@@ -10,9 +10,7 @@ import msgspec
 import typer
 
 from stream_guard.cli.history import HistoryOption, answered_by, open_history
-from stream_guard.cli.listing import show, show_one
-from stream_guard.cli.names import find_name
-from stream_guard.cli.times import parse_since
+from stream_guard.cli.listing import find_name, parse_since, show, show_one
 from stream_guard.commands import FINDINGS, ListFormat, SettingsFile
 from stream_guard.errors import SettingsError
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import typer
 
 from stream_guard.commands import ListFormat
+from stream_guard.errors import SettingsError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,3 +87,52 @@ def plain(value: Any, name: str = "") -> str:
         return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(value))
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str("-" if value is None else value)
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
+# Ids on a command line: found by a beginning that only one of them has.
+
+
+LEAST: Final = 4  # characters that somebody has to write of an id
+
+
+def find_name(name: str, known: Iterable[str], what: str) -> str | None:
+    """Return the one id that a name is or begins; None where there is none. Several are a SettingsError."""
+    candidates = set(known)
+    if name in candidates:
+        return name
+    if len(name) < LEAST:
+        return None
+    found = sorted(candidate for candidate in candidates if candidate.startswith(name))
+    if len(found) > 1:
+        shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+        raise SettingsError(f"{name} begins {len(found)} {what}: {shown}; write more of it")
+    return found[0] if found else None
+
+
+# Times as people write them: a date, a date with a time, seconds since 1970, or how long ago.
+
+
+def parse_time(flag: str, text: str) -> float:
+    """Return a time as seconds since 1970; SettingsError names the flag when the text is not a time."""
+    if re.fullmatch(r"\d{1,12}(\.\d+)?", text):
+        return float(text)
+    try:
+        parsed = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            f"{flag} {text[:40]} is not a time; write 2026-01-31, or 2026-01-31T12:00:00Z (UTC where no zone is "
+            "given), or seconds since 1970"
+        ) from None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+def parse_since(flag: str, text: str, now: float) -> float:
+    """Return a time, or how long ago (30m, 2h, 7d), as seconds since 1970."""
+    if not re.fullmatch(r"[\d.]+ ?(ms|s|m|h|d)", text):
+        return parse_time(flag, text)
+    from stream_guard.judge.durations import parse_duration
+
+    try:
+        return now - parse_duration(text)
+    except ValueError as error:
+        raise SettingsError(f"{flag} {error}") from None

@@ -15,9 +15,9 @@ import typer
 from stream_guard.cli.findings import FindingOutput, leave
 from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
 from stream_guard.cli.judging import from_here
+from stream_guard.cli.listing import parse_time
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.sharing import Job, count_jobs, open_workers
-from stream_guard.cli.times import parse_time
 from stream_guard.commands import INCONCLUSIVE
 from stream_guard.commit import Positions
 from stream_guard.decoding.dead_letters import DeadLetters

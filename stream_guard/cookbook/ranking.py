@@ -2,14 +2,193 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from math import log
 from typing import Final, NamedTuple
 
-from stream_guard.cookbook.words import stems, subjects
+# Words of a wish: their stems, and the subjects of the field that they speak of.
+#
+# Two words that say the same here (`erase` and `wipe`) share a subject. A subject counts for less than the word itself,
+# so that who says `refund` is shown refunds before other payments.
+
+
+def _listed(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LONGEST: Final = 2000  # characters of a text that are read
+_WORD: Final = re.compile(r"[a-z]+|[0-9]+")
+# Signs and spellings that would fall apart into letters, or say nothing without their sign.
+_SPELLINGS: Final = (
+    (re.compile(r"\be-mail"), "email"),
+    (re.compile(r"\bsub[- ]agent"), "subagent"),
+    (re.compile(r"\bfollow[- ]?ups?\b|\bfollow(?:ed|s|ing)? up\b"), "followup"),
+    (re.compile(r"\bhand(?:s|ed|ing)?[- ]?(?:offs?|overs?)\b"), "handoff"),
+    (re.compile(r"\bcall(?:s|ed|ing)? (?:\w+ )?back\b|\bcallbacks?\b"), "callback"),
+    (re.compile(r"\bsign(?:s|ed)?[- ]?off\b"), "approve"),
+    (re.compile(r"\b(?:made|makes?|making)[- ]up\b"), "invent"),
+    (re.compile(r"\blog(?:s|ged)?[- ]?in\b"), "login"),
+    (re.compile(r"\bcut(?:s|ting)? (?:off|short)\b"), "truncated"),
+    (re.compile(r"\bread[- ]only\b"), "readonly"),
+    (re.compile(r"\brm -\w+"), "rm"),
+    (re.compile(r"[$€£¥]"), " dollar "),
+    (re.compile(r"%"), " percent "),
+    (re.compile("n[\u2019']t\\b"), " not"),
+    (re.compile("[\u2019']s\\b|[\u2019']"), " "),
+)
+# What every wish has, and what says nothing about which wish it is.
+_EMPTY: Final = _listed(
+    "a an the of to in on at by for with and or nor but is are be been being am was were it its itself this that these "
+    "those i my mine we our ours us you your he him his she her they them their there here who whom whose which what "
+    "must should shall may might can could would will never not no none do does did dont t s any anything some "
+    "something every everything all each just also very really simply please want wish like need make sure let lets "
+    "have has had get gets got than as so if then when whenever while from into about per until still ever even how "
+    "agent agents bot bots ai assistant llm thing things stuff way d ll re ve m am"
+)
+_IRREGULAR: Final = {
+    "sent": "send", "paid": "pay", "spent": "spend", "bought": "buy", "wrote": "write", "written": "write",
+    "ran": "run", "said": "say", "told": "tell", "gave": "give", "given": "give", "lost": "lose", "people": "person",
+    "went": "go", "goes": "go", "gone": "go", "kept": "keep", "done": "finish", "forgot": "forget",
+    "forgotten": "forget", "hung": "hang", "shown": "show", "seen": "see", "saw": "see", "broke": "break",
+    "broken": "break", "took": "take", "taken": "take", "threw": "throw", "thrown": "throw", "began": "begin",
+    "stuck": "stuck", "froze": "freeze", "frozen": "freeze", "chose": "choose", "spoke": "speak", "spoken": "speak",
+    "lying": "lie", "less": "less", "always": "always", "previous": "previous", "access": "access",
+    "address": "address", "process": "process", "business": "business", "redis": "redis", "https": "https",
+}  # fmt: skip
+_ENDINGS: Final = (
+    ("ations", ""), ("ation", ""), ("itions", ""), ("ition", ""), ("ions", ""), ("ion", ""), ("ments", ""),
+    ("ment", ""), ("ings", ""), ("ing", ""), ("ised", "iz"), ("ises", "iz"), ("ise", "iz"), ("ized", "iz"),
+    ("izes", "iz"), ("ize", "iz"), ("ated", ""), ("ates", ""), ("ate", ""), ("vals", "v"), ("val", "v"),
+    ("sals", "s"), ("sal", "s"), ("ied", "y"), ("ies", "y"), ("edly", ""), ("ed", ""), ("ers", "er"), ("es", ""),
+    ("ly", ""), ("s", ""), ("e", ""),
+)  # fmt: skip
+# The first word of a line names the subject. A word may speak of several.
+_SUBJECTS: Final = """
+delete remove erase wipe destroy destructive purge trash rm drop truncate empty discard nuke unlink lose clean kill
+money dollar usd euro eur pound cash fund cent buck bank wallet financial
+pay payment transfer wire purchase buy payout reimburse remit disburse charge settle refund withdraw invoice
+refund reimburse payback chargeback return back
+amount sum total price value number figure
+cost spend budget expense expensive bill price usd dollar euro money cheap burn
+mail email message sms text notification notify letter newsletter inbox write
+send forward deliver dispatch transmit post publish tweet mail
+recipient address addressee receiver domain
+spam flood burst storm bombard mass bulk
+secret password credential token key passphrase env ssh pem vault apikey confidential private
+tokens token context window usage
+personal pii privacy gdpr private phone email ssn name birth data information sensitive detail
+card credit debit pan iban pci account
+person human manager supervisor reviewer someone somebody me boss staff operator colleague man
+approve permission consent authorize authorise authorization okay ok confirm confirmation agree accept yes ask allow
+confirm confirmation agree yes okay accept approve
+refuse deny reject forbid disallow prohibit ban denial
+block stop prevent forbid ban prohibit avoid
+verify check validate identify authenticate login identity prove confirm
+identity who authenticate login verify caller
+loop repeat circle cycle endless forever stuck infinite again round over same spin
+retry try attempt fail failure error hammer broken again
+fail failure error crash exception down break broken outage 5xx
+limit max maximum cap most ceiling quota exceed more over above budget many much often least too
+rate minute second throttle burst window short hour overload frequency
+day daily midnight tomorrow today 24
+slow latency quick fast second delay respond response time wait late speed
+stall hang freeze silent stuck idle dead timeout inactive unresponsive progress quiet
+turn step round iteration long
+test pytest suite unit ci
+finish complete ready success succeed fix end
+claim say tell lie pretend state report false
+promise callback followup announce later
+follow after afterwards next later followup
+before first prior ahead precede
+json schema format structured parse xml yaml machine field
+word phrase term language profanity swear curse insult topic competitor mention talk say
+short long length brief character verbose ramble concise size
+source cite citation reference link url footnote
+invent hallucinate fabricate imaginary nonexistent ground fact exist fake
+tool function api mcp plugin capability endpoint
+list whitelist allowlist allow restrict readonly
+subagent delegate delegation spawn child worker nested fork
+handoff pingpong forth back transfer escalate
+inject injection malicious attacker hijack untrusted poison hacker stranger attack obey hidden
+web website internet online net url browse page site download fetch curl
+prompt instruction system rule
+reveal leak expose disclose show print display repeat quote exfiltrate share output log
+leave leak exfiltrate upload share outside outgoing external network third
+attack jailbreak trick bypass manipulate hack
+production prod live server infra infrastructure cluster cloud deploy kubernetes kubectl terraform aws bucket
+install package dependency library module pip npm supply
+root sudo admin administrator privilege superuser su
+file folder directory path disk document home workspace project
+git commit branch repo repository merge push pull
+main master trunk branch
+code script program command shell bash
+run execute start launch
+change edit modify update overwrite alter write switch different drift touch
+unchanged same equal constant consistent stay remain
+customer client user buyer shopper guest
+order booking purchase reservation record
+record database table row data sql postgres mysql query db
+once twice duplicate double single same
+parallel concurrent simultaneous time
+hour office business weekend night working schedule monday sunday weekday evening clock holiday
+model gpt provider version claude
+answer reply response respond
+guard permission setting hook monitor limit
+skip bypass disable
+truncated half incomplete unfinished middle
+release publish deploy ship version
+read open see look view access cat
+summary close save note
+"""
+
+
+def _stem(word: str) -> str:
+    known = _IRREGULAR.get(word)
+    if known:
+        return known.removesuffix("e") if len(known) > 3 else known
+    if len(word) > 3 and not word.endswith("ss"):
+        for ending, put in _ENDINGS:
+            short = word.removesuffix(ending)
+            if short != word and len(short) + len(put) > 2 and re.search("[aeiouy]", short):
+                return _undoubled(short) + put
+    return word
+
+
+def _undoubled(word: str) -> str:
+    doubled = len(word) > 3 and word[-1] == word[-2] and word[-1] not in "aeiouls"
+    return word[:-1] if doubled else word.removesuffix("e") if len(word) > 3 else word
+
+
+def stems(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a text that say something, each with its stem."""
+    folded = unicodedata.normalize("NFKC", text[:_LONGEST]).lower()
+    for pattern, put in _SPELLINGS:
+        folded = pattern.sub(put, folded)
+    for word in _WORD.findall(folded):
+        if word not in _EMPTY:
+            yield word, _stem(word)
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, tuple[str, ...]]:
+    table: dict[str, tuple[str, ...]] = {}
+    for line in _SUBJECTS.strip().splitlines():
+        for word in line.split():
+            stem = _stem(word)
+            table[stem] = tuple(dict.fromkeys((*table.get(stem, ()), line.split()[0])))
+    return table
+
+
+def subjects(stem: str) -> tuple[str, ...]:
+    """Return the subjects that a stem speaks of."""
+    return _table().get(stem, ())
+
 
 _SUBJECT: Final = 0.5  # what a shared subject counts beside a shared word
 _ASIDE: Final = 0.5  # what a word counts that stands in the remarks and in no phrasing

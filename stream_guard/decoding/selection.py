@@ -9,7 +9,7 @@ from math import inf
 from typing import Final
 from zlib import crc32
 
-from stream_guard.decoding.lost_calls import lost_call
+from stream_guard.decoding.reader import lost_call
 from stream_guard.errors import DecodeError
 from stream_guard.judge.model import Event, check_session_id
 from stream_guard.ports import Decoder, Memory, Record

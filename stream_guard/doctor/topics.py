@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from secrets import token_hex
 from statistics import median
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
 
-from stream_guard.errors import DecodeError
-from stream_guard.judge.model import Event
-from stream_guard.ports import Decoder, Record
+from stream_guard.distribution import NAME, describe_build, install_line, other_build
+from stream_guard.errors import DecodeError, SettingsError, SinkError
+from stream_guard.guard.gate import PROBE
+from stream_guard.judge.model import Action, Alert, Event, ToolCall
+from stream_guard.kafka.address import Address
+from stream_guard.kafka.client import BrokerError, choose_servers, open_consumer, partition_of_key
+from stream_guard.kafka.security import describe_login
+from stream_guard.ports import Decoder, ProbedSink, Record, Sink
+from stream_guard.running.assembly import Assembly
+from stream_guard.settings import KafkaSettings, RouteSettings, Settings
+from stream_guard.sources.kafka import open_kafka
 
 AHEAD: Final = 5.0  # seconds an event may be in the future before that is a failure
 BEHIND: Final = 300.0  # median seconds between an event and its record before that is a warning
@@ -197,3 +213,250 @@ def _check_clock(sample: Sample, now: float) -> Check:
             "fine for a replay; otherwise look at the exporter and at the producers' clocks",
         )
     return Check("clock", Status.OK, f"events are usually {usual:.1f} s older than their records")
+
+
+# The checks of a broker and its topics: whether it answers and lets us in, what is there, and a sample of it.
+
+
+PATIENCE: Final = 5.0  # seconds; the caller waits for the answer
+_LOOPBACK: Final = ("127.", "localhost", "[::1]")
+
+
+def impatient(kafka: KafkaSettings) -> KafkaSettings:
+    """Return the settings for somebody who waits for the answer."""
+    return kafka.model_copy(update={"patience": min(PATIENCE, kafka.patience)})
+
+
+def examine(
+    address: Address, companions: Sequence[str], settings: Settings, decoder: Decoder, size: int
+) -> Iterator[Check]:
+    """Yield the checks of a broker, of its topics, and of the newest records in them."""
+    kafka = impatient(settings.kafka)
+    servers = choose_servers(address.servers, kafka)
+    try:
+        connection = open_consumer(servers, kafka)
+    except BrokerError as error:
+        yield from _say_refusal(error, servers)
+        return
+    try:
+        yield Check("broker", Status.OK, f"{','.join(servers)} answers")
+        yield _check_security(servers, kafka)
+        counted = {
+            topic: len(connection.client.partitions_for_topic(topic)) for topic in (*address.topics, *companions)
+        }
+    finally:
+        connection.close(autocommit=False)
+    yield _check_topics(counted)
+    present = {topic: counted[topic] for topic in address.topics if counted[topic]}
+    beside = {topic: counted[topic] for topic in companions if counted[topic]}
+    if not present:
+        return
+    yield check_partitions(present, beside)
+    yield from check_sample(_take_sample(address, present, kafka, settings, decoder, size), partition_of_key)
+
+
+def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check]:
+    found, _, advice = str(error).rpartition("; ")
+    if error.stage != "login":
+        yield Check("broker", Status.FAIL, found, advice)
+        return
+    yield Check("broker", Status.OK, f"{','.join(servers)} answers")
+    yield Check("login", Status.FAIL, found, advice)
+
+
+def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
+    protocol = kafka.security_protocol
+    asked = protocol.startswith("SASL")
+    who = f"logged in as {describe_login(kafka)}" if asked else "no login by password"
+    if protocol.endswith("SSL"):
+        return Check("login", Status.OK, f"{who}; encrypted")
+    if all(server.startswith(_LOOPBACK) for server in servers):
+        return Check("login", Status.OK, f"{who}; not encrypted, on this machine")
+    advice = "set kafka.security_protocol to SASL_SSL, or SSL with a certificate of our own"
+    return Check("login", Status.WARN, f"{who}; whoever is on the way can read and change everything", advice)
+
+
+def _check_topics(counted: Mapping[str, int]) -> Check:
+    missing = [topic for topic, count in counted.items() if not count]
+    if missing:
+        advice = "create them, or ask for the right to read them"
+        return Check("topics", Status.FAIL, f"not there, or not for us: {', '.join(missing)}", advice)
+    return Check("topics", Status.OK, f"{', '.join(counted)} can be read")
+
+
+def _take_sample(
+    address: Address,
+    partitions: Mapping[str, int],
+    kafka: KafkaSettings,
+    settings: Settings,
+    decoder: Decoder,
+    size: int,
+) -> Sample:
+    sample = Sample(partitions)
+    share = max(1, size // sum(partitions.values()))
+    newest = Address(address.servers, tuple(partitions))
+    source = open_kafka(
+        f"{newest}?from=-{share}", kafka, follow=False, limit=settings.decode.max_record_bytes, positions={}
+    )
+    try:
+        for record in source:
+            if record is not None:
+                sample.add(record, decoder)
+    finally:
+        source.close()
+    return sample
+
+
+# Check that a gate is in front of the tools: send a call through it that must be blocked.
+
+
+_PATIENCE = 5.0  # seconds
+
+
+def probe(target: str, token: str = "") -> str:
+    """Return what is wrong with a gate, or an empty string when it blocked the probe.
+
+    The target is the URL of a server, or ``package.module:name`` of a gate or of an object that an integration made.
+    """
+    if target.startswith(("http://", "https://")):
+        return _probe_server(target.rstrip("/"), token)
+    return _probe_object(_load(target), target)
+
+
+def _probe_server(url: str, token: str) -> str:
+    body = json.dumps({"session_id": PROBE, "tool": PROBE, "args": {}}).encode()
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    request = Request(f"{url}/v1/check", body, headers)  # noqa: S310  (the schemes are checked above)
+    try:
+        # No proxy: the question is whether this process reaches the gate.
+        with build_opener(ProxyHandler({})).open(request, timeout=_PATIENCE) as answer:
+            ruling = json.load(answer)
+    except HTTPError as error:
+        with error:
+            return f"the server answered {error.code}: {error.read(300).decode('utf-8', 'replace')}"
+    except (URLError, OSError, ValueError) as error:
+        return f"the server did not answer: {error}"
+    action = ruling.get("action") if isinstance(ruling, dict) else None
+    return "" if action == Action.BLOCK.word and ruling.get("judged") else f"the probe was not blocked: {action}"
+
+
+def _probe_object(gate: Any, target: str) -> str:
+    if hasattr(gate, "probe"):
+        return "" if gate.probe() else "the probe was let through"
+    if not hasattr(gate, "check"):
+        raise SettingsError(f"{target} has neither probe nor check; name a gate, or what an integration made of one")
+    ruling = gate.check(ToolCall(session_id=PROBE, tool=PROBE, args={}))
+    return "" if ruling.action is Action.BLOCK else f"the probe was not blocked: {ruling.action.word}"
+
+
+def _load(target: str) -> Any:
+    module, _, name = target.partition(":")
+    try:
+        found: Any = import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SettingsError(f"--probe {target}: {error}; write http://host:port or package.module:name") from None
+    return found
+
+
+# The checks of the installation: which build runs, which extras are there, and what this system lacks.
+
+
+# For people who change the project; nobody misses them in an installation.
+_OF_DEVELOPERS: Final = frozenset(("dev", "docs"))
+_REQUIREMENT: Final = re.compile(r"^([A-Za-z0-9._-]+).*;.*\bextra == ['\"]([A-Za-z0-9._-]+)['\"]")
+_LACKS: Final = {
+    "linux": "",
+    "darwin": (
+        "macOS: workers outlive a supervisor that is killed, the processes of --jobs take a second to start, "
+        "and the extra kafka compiles Faust"
+    ),
+}
+_ELSEWHERE: Final = "not a system that stream_guard is tested on: Linux is, and macOS with less"
+
+
+def check_installation() -> Iterator[Check]:
+    """Yield what is installed, and on what."""
+    yield Check("build", Status.OK, describe_build(), other_build())
+    try:
+        missing = _missing_extras()
+    except PackageNotFoundError:
+        yield Check("extras", Status.WARN, f"{NAME} is not installed, only on the path", install_line())
+    else:
+        yield _check_extras(missing)
+    lacks = _LACKS.get(sys.platform, _ELSEWHERE)
+    yield Check("system", Status.WARN if lacks else Status.OK, lacks or "everything works here")
+
+
+def _check_extras(missing: dict[str, list[str]]) -> Check:
+    present = ", ".join(sorted(extra for extra, packages in missing.items() if not packages)) or "none"
+    absent = ", ".join(sorted(extra for extra, packages in missing.items() if packages)) or "none"
+    advice = f"where you need one: {install_line('NAME')}" if absent != "none" else ""
+    return Check("extras", Status.OK, f"installed: {present}; not installed: {absent}", advice)
+
+
+def _missing_extras() -> dict[str, list[str]]:
+    """Return the packages that each extra lacks."""
+    needed: dict[str, list[str]] = {}
+    for line in distribution(NAME).requires or ():
+        if (found := _REQUIREMENT.match(line)) and found[2] not in _OF_DEVELOPERS:
+            needed.setdefault(found[2], []).append(found[1])
+    return {extra: [name for name in packages if not _is_installed(name)] for extra, packages in needed.items()}
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+# The checks of sinks: whether each is there and lets us in; on request, whether it takes a test alert.
+
+
+_ADVICE: Final = "check the address, the network, and the token, secret or password of the sink"
+_UNTRIED: Final = "only a test alert shows more: --send-test"
+
+
+def check_sinks(ways: Mapping[str, RouteSettings], assembly: Assembly, *, send_test: bool) -> Iterator[Check]:
+    """Yield a check for each sink, by the name of its route; with ``send_test`` each is sent an alert."""
+    for name, way in ways.items():
+        about = f"sink {name}"
+        try:
+            sink = assembly.open_sink(way.read_to(), route=way)
+        except (SettingsError, SinkError) as error:
+            yield Check(about, Status.FAIL, f"cannot be opened: {error}", "mend the route, or what it leads to")
+            continue
+        found, advice = "can be opened", "" if send_test else _UNTRIED
+        try:
+            if isinstance(sink, ProbedSink):
+                found, advice = sink.probe(), ""
+            tried = f"; {_send_test(sink)}" if send_test else ""
+        except SinkError as error:
+            yield Check(about, Status.FAIL, str(error), _ADVICE)
+        else:
+            yield Check(about, Status.OK, f"{found}{tried}", advice)
+
+
+def _send_test(sink: Sink) -> str:
+    """Send an alert that says what it is; SinkError where it is not taken."""
+    alert_id = f"test-{token_hex(8)}"
+    alert = Alert(
+        alert_id=alert_id,
+        rule_id="stream-guard-test",
+        kind="stream_guard_test",
+        severity="info",
+        session_id="",
+        event_id="",
+        index=None,
+        time=time.time(),
+        detail="A test alert, sent by stream-guard doctor. Nothing happened.",
+        policy_version="",
+    )
+    sink.send([alert])
+    sink.flush()
+    return f"took the test alert {alert_id}"

@@ -7,9 +7,20 @@ from typing import Final
 from zlib import crc32
 
 from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.learning.facts import USER, CallFacts, Facts, Link, SessionFacts, Sources
-from stream_guard.learning.names import LearnedNames
-from stream_guard.learning.values import Said, is_plain_key, parsed, scalars, texts_in
+from stream_guard.learning.facts import (
+    USER,
+    CallFacts,
+    Facts,
+    LearnedNames,
+    Link,
+    Said,
+    SessionFacts,
+    Sources,
+    is_plain_key,
+    parsed,
+    scalars,
+    texts_in,
+)
 
 _MOST_OPEN: Final = 200  # sessions whose texts are remembered at a time; recordings hold one after the other
 _MOST_CALLS: Final = 2000  # of one session

@@ -2,26 +2,109 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import log
 from typing import Final, TypeAlias
 from zlib import crc32
 
 from stream_guard.judge.model import Event
 from stream_guard.learning.candidates import RuleCandidate, Shares, surprise
-from stream_guard.learning.chances import upper_share
-from stream_guard.learning.choosing import accidents, choose, is_sure, ranked
+from stream_guard.learning.choosing import accidents, choose, is_sure, ranked, upper_share
 from stream_guard.learning.collecting import collect
-from stream_guard.learning.facts import Facts
+from stream_guard.learning.facts import Facts, SessionFacts
 from stream_guard.learning.judging import Fired, as_policy, judge
-from stream_guard.learning.learned import Learned, Lesson
+from stream_guard.learning.learned import Learned, Lesson, OddSession
 from stream_guard.learning.mining import count_tests, mine
-from stream_guard.learning.oddness import find_odd
-from stream_guard.learning.tasks import FOLDS, find_tasks, fold_of
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits
+
+# Which sessions are about the same, and how they are parted for a test: what one task says twice counts once.
+
+
+FOLDS: Final = 5
+_SHARED: Final = 0.5  # of the values of the session that has fewer
+
+
+def find_tasks(sessions: Sequence[SessionFacts]) -> None:
+    """Give the sessions that are about the same things the same number. None of the groups is larger than a fold.
+
+    Those are about the same that share most of their rare values, or some and the user's first words. A session is
+    compared with the one before it that has the same value, so the time grows with the number of values.
+    """
+    largest = max(1, len(sessions) // FOLDS)
+    groups = _Groups(len(sessions), largest)
+    openings = [() if session.opening is None else (session.opening,) for session in sessions]
+    for values, is_same in ((openings, _may_be_same), ([session.values for session in sessions], _is_same)):
+        # What more than a fold begins with or has is a form, and not what one task is about.
+        rare = [places for places in _holders(values) if len(places) <= largest]
+        for places in sorted(rare, key=lambda places: (len(places), places)):
+            for one, other in pairwise(places):
+                if is_same(sessions[one].values, sessions[other].values):
+                    groups.join(one, other)
+    for place, session in enumerate(sessions):
+        session.task = groups.find(place)
+    counts = Counter(session.task for session in sessions)
+    for session in sessions:
+        session.weight = 1 / counts[session.task]
+
+
+def _holders(values: Iterable[Iterable[int]]) -> list[list[int]]:
+    """Return for each value that several sessions have their places."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    for place, own in enumerate(values):
+        for value in own:
+            found[value].append(place)
+    return [places for places in found.values() if len(places) > 1]
+
+
+def _may_be_same(one: set[int], other: set[int]) -> bool:
+    return not one or not other or bool(one & other)
+
+
+def _is_same(one: set[int], other: set[int]) -> bool:
+    return len(one & other) >= _SHARED * min(len(one), len(other))
+
+
+class _Groups:
+    """Sessions that are joined step by step, as long as no group is too large."""
+
+    def __init__(self, count: int, largest: int) -> None:
+        self._root = list(range(count))
+        self._size = [1] * count
+        self._largest = largest
+
+    def find(self, place: int) -> int:
+        """Return the first session of a session's group."""
+        root = self._root
+        while root[place] != place:
+            root[place] = root[root[place]]
+            place = root[place]
+        return place
+
+    def join(self, one: int, other: int) -> None:
+        """Make two groups one, unless that is too large."""
+        first, second = sorted((self.find(one), self.find(other)))
+        if first != second and self._size[first] + self._size[second] <= self._largest:
+            self._root[second] = first
+            self._size[first] += self._size[second]
+
+
+def fold_of(sessions: Sequence[SessionFacts]) -> dict[str, int]:
+    """Return the fold of each session: whole tasks, and folds of about the same size."""
+    by_task: defaultdict[int, list[str]] = defaultdict(list)
+    for session in sessions:
+        by_task[session.task].append(session.session_id)
+    sizes = [0] * FOLDS
+    folds: dict[str, int] = {}
+    for members in sorted(by_task.values(), key=lambda found: (-len(found), found[0])):
+        smallest = sizes.index(min(sizes))
+        sizes[smallest] += len(members)
+        folds |= dict.fromkeys(members, smallest)
+    return folds
+
 
 Read: TypeAlias = Callable[[], Iterable[Event]]
 """Reads the recordings from the beginning; it is called twice."""
@@ -166,3 +249,29 @@ def _sample(sessions: Iterable[str]) -> frozenset[str]:
     """Return the sessions that are judged: all, or of very many the same ones each time."""
     ordered = sorted(sessions, key=lambda name: crc32(name.encode("utf-8", "replace")))
     return frozenset(ordered[:_MOST_JUDGED])
+
+
+# Sessions that are unlike nearly all others: somebody may have put them among the fine ones.
+
+
+_RARE: Final = 0.05  # the share of sessions that may do what nearly all others do not
+_REASONS: Final = 3  # that make a session odd
+
+
+def find_odd(facts: Facts, judged: Container[str], broken: Mapping[str, Set[str]]) -> list[OddSession]:
+    """Return the sessions that break several rules or habits which nearly all others keep, the oddest first."""
+    sessions = [session for session in facts.sessions if session.session_id in judged]
+    few = _RARE * len(sessions) + 1
+    reasons: defaultdict[str, list[str]] = defaultdict(list)
+    for rule, names in broken.items():
+        for name in names if len(names) <= few else ():
+            reasons[name].append(rule)
+    calls = Shares(facts).sessions
+    rare = {tool for tool, count in calls.items() if count <= _RARE * len(facts.sessions)}
+    usual = {tool for tool, count in calls.items() if count >= (1 - _RARE) * len(facts.sessions)}
+    for session in sessions:
+        called = {call.tool for call in session.calls}
+        reasons[session.session_id] += [f"calls {tool}" for tool in sorted(rare & called)]
+        reasons[session.session_id] += [f"does not call {tool}" for tool in sorted(usual - called)]
+    odd = [OddSession(name, tuple(found)) for name, found in reasons.items() if len(found) >= _REASONS]
+    return sorted(odd, key=lambda one: (-len(one.reasons), one.session_id))

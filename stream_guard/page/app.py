@@ -24,13 +24,12 @@ from stream_guard.page.incidents_view import IncidentViews
 from stream_guard.page.judge_view import JudgeViews
 from stream_guard.page.learned_view import LearnedViews
 from stream_guard.page.live import LiveAlerts
-from stream_guard.page.parts import PageParts, PageTools
+from stream_guard.page.parts import PageParts, PageTools, SeriesReader
 from stream_guard.page.policy_view import PolicyViews
 from stream_guard.page.rendering import HEADERS, STATIC, Templates, version_of
 from stream_guard.page.reports_view import ReportViews
 from stream_guard.page.reviews_view import ReviewViews
 from stream_guard.page.rules_view import RuleViews
-from stream_guard.page.series import SeriesReader
 from stream_guard.page.sessions_view import SessionViews
 from stream_guard.page.sign_in import (
     COOKIE,

@@ -22,10 +22,8 @@ from stream_guard.alerting.routes import make_route, queue_name
 from stream_guard.asking.desk import AnswerRecord, QuestionDesk
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.prices import PricedDecoder
-from stream_guard.decoding.tenants import TenantDecoder
 from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
-from stream_guard.decoding.topic_formats import TopicDecoder
+from stream_guard.decoding.wrapping import PricedDecoder, TenantDecoder, TopicDecoder
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, SinkError
 from stream_guard.guard.notices import settled_in

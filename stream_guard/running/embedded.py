@@ -16,14 +16,14 @@ from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questio
 from stream_guard.commit import Commit, Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.decoding.watching import Watch, watched
+from stream_guard.decoding.wrapping import Watch, watched
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.table import SessionTable
-from stream_guard.observability.run_status import RunStatus
+from stream_guard.observability.status import RunStatus
 from stream_guard.observability.steady_clock import receiver_time
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.ports import BatchedSource, Record, Source

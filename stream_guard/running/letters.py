@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from stream_guard.decoding.dead_letters import DeadLetter
-from stream_guard.decoding.redriven import REDRIVEN
+from stream_guard.decoding.reader import REDRIVEN
 from stream_guard.decoding.topic_dead_letters import CLASS, OFFSET, ORIGIN, REASON, SIZE
 from stream_guard.errors import SettingsError, SourceError, StoreError
 from stream_guard.history import audit

@@ -8,7 +8,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from stream_guard.decoding.long_names import check_names
+from stream_guard.decoding.reader import check_names
 from stream_guard.errors import DecodeError
 from stream_guard.http.traceparent import trace_labels
 from stream_guard.judge.arguments import parse_json

@@ -1,10 +1,6 @@
 """Settings of a process: defaults < YAML file < environment (STREAM_GUARD_...) < flags."""
 
-from stream_guard.settings.alerting import DeliverySettings, RouteSettings
-from stream_guard.settings.judging import JudgeSettings
-from stream_guard.settings.kafka import KafkaSettings, read_secret
 from stream_guard.settings.loading import load_settings
-from stream_guard.settings.plugins import PluginSettings
 from stream_guard.settings.sections import (
     DELIMITER,
     PREFIX,
@@ -12,20 +8,27 @@ from stream_guard.settings.sections import (
     CommitSettings,
     ComplianceSettings,
     DecodeSettings,
+    DeliverySettings,
     DiffSettings,
     HistorySettings,
     HookSettings,
+    JudgeSettings,
+    KafkaSettings,
     LogSettings,
     ModelPrice,
+    Names,
     PageSettings,
+    PluginSettings,
     ReceiverSettings,
     ReviewSettings,
+    RouteSettings,
+    Section,
     SessionLimits,
     Settings,
     StatusSettings,
     WorkerSettings,
+    read_secret,
 )
-from stream_guard.settings.values import Names, Section
 
 __all__ = [
     "DELIMITER",

@@ -17,8 +17,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode
 
 from stream_guard.errors import SettingsError
-from stream_guard.settings.alerting import RouteSettings
-from stream_guard.settings.sections import DELIMITER, PREFIX, Settings
+from stream_guard.settings.sections import DELIMITER, PREFIX, RouteSettings, Settings
 
 
 def load_settings(file: Path | None = None, **flags: Any) -> Settings:

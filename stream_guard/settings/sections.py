@@ -2,21 +2,355 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+import re2
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_guard.errors import SettingsError
 from stream_guard.judge.durations import Duration
 from stream_guard.judge.limits import Limits
-from stream_guard.settings.alerting import DeliverySettings
-from stream_guard.settings.judging import JudgeSettings
-from stream_guard.settings.kafka import KafkaSettings
-from stream_guard.settings.plugins import PluginSettings
-from stream_guard.settings.text_protocols import TextProtocol
-from stream_guard.settings.values import Names, Section
+from stream_guard.judge.patterns import Regex
+
+# What all sections of the settings are made of.
+
+
+class Section(BaseModel):
+    """A group of settings; unknown names are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def split_list(value: Any) -> Any:
+    """Split a list that is written with commas, as in environment variables; read one that is written as JSON."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        return json.loads(value)  # what it raises is a ValueError, which pydantic reports
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)]
+
+
+# The settings of plugins: which of those that are installed may be loaded.
+
+
+class PluginSettings(Section):
+    """Which installed plugins may be loaded."""
+
+    allow: Annotated[tuple[str, ...] | None, NoDecode, BeforeValidator(split_list)] = Field(
+        default=None, description="names to load; None loads every installed one and says which"
+    )
+    block: Names = Field(default=(), description="names never to load")
+
+
+# The settings of the judge: who is asked, for how long, and what that may cost.
+
+
+MOST_PRICE: Final = 1e6  # budgets are counted in whole numbers of 64 bits
+
+
+class JudgeSettings(Section):
+    """The model that decides what no rule can: any endpoint with OpenAI's chat completions."""
+
+    url: str = Field(default="", description="the endpoint, such as http://127.0.0.1:8000/v1; empty: nobody is asked")
+    model: str = Field(default="", description="the model's name, as the endpoint calls it")
+    api_key_file: Path | None = Field(default=None, description="a file that holds the key, where one is asked for")
+    concurrency: int = Field(default=4, ge=1, le=64, description="questions that are open at the same time")
+    max_characters: int = Field(default=60_000, gt=0, description="how much of a trace is shown")
+    cache: Path | None = Field(default=None, description="a folder for answers; the same question is asked once")
+    input_price: float = Field(
+        default=0.0, ge=0, le=MOST_PRICE, description="dollars for a million tokens of the question"
+    )
+    output_price: float = Field(
+        default=0.0, ge=0, le=MOST_PRICE, description="dollars for a million tokens of the answer"
+    )
+    # Of rules that ask a judge:
+    record: str = Field(
+        default="", description="where their questions, answers and budgets are kept; empty: in the history"
+    )
+    timeout: Duration = Field(default=30.0, gt=0, description="how long an answer may take")
+    patience: Duration = Field(default=60.0, description="how long the end of the input waits for answers")
+    max_tokens: int = Field(default=400, gt=0, description="how long an answer may be")
+    calls_per_day: int = Field(default=1000, ge=0, description="questions of all rules together, in a day of UTC")
+    dollars_per_day: float | None = Field(default=None, ge=0, description="what they may cost; unset: no bound")
+    tenant_calls_per_day: int | None = Field(default=None, ge=0, description="questions of one tenant; unset: as all")
+    tenant_dollars_per_day: float | None = Field(default=None, ge=0, description="what those may cost; unset: as all")
+
+
+# The settings of Kafka: where the brokers are, and how we log in.
+
+
+# RFC 7628: a name of letters, and a value without the character that ends it.
+_EXTENSION: Final = re.compile(r"[A-Za-z]+=[\x21-\x7e \t\r\n]*")
+
+
+class KafkaSettings(Section):
+    """How brokers are reached; an address that names servers itself is used instead of ``bootstrap_servers``."""
+
+    bootstrap_servers: Names = Field(default=(), description="host:port of one broker or more")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT", description="whether the connection is encrypted (SSL) and who we are is asked (SASL)"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = Field(
+        default="SCRAM-SHA-512", description="how the password, or with OAUTHBEARER a token, is shown to the broker"
+    )
+    sasl_username: str = Field(default="", description="who we are")
+    sasl_password: SecretStr | None = Field(default=None, description="the password; a file is safer")
+    sasl_password_file: Path | None = Field(default=None, description="a file that holds the password")
+    oauth_source: str = Field(
+        default="",
+        description="where tokens come from: client_credentials, file, command, msk_iam, or what a plugin adds",
+    )
+    oauth_url: str = Field(default="", description="client_credentials: the endpoint that gives tokens, by HTTPS")
+    oauth_client_id: str = Field(default="", description="client_credentials: who we are there")
+    oauth_client_secret: SecretStr | None = Field(default=None, description="our secret there; a file is safer")
+    oauth_client_secret_file: Path | None = Field(
+        default=None, description="a file that holds the secret; read again for every token"
+    )
+    oauth_client_login: Literal["header", "body"] = Field(
+        default="header", description="where the endpoint looks for the id and the secret"
+    )
+    oauth_scope: str = Field(default="", description="client_credentials: what the token is asked for")
+    oauth_audience: str = Field(default="", description="client_credentials: for whom, where the endpoint wants that")
+    oauth_ca_file: Path | None = Field(
+        default=None, description="PEM of the authority of the endpoint's certificate; the system's own without it"
+    )
+    oauth_token_file: Path | None = Field(
+        default=None, description="file: holds the token, which somebody else renews; read for every connection"
+    )
+    oauth_command: SecretStr | None = Field(
+        default=None,
+        description="command: prints a token, or JSON with access_token and expires_in; runs without a shell",
+    )
+    oauth_region: str = Field(default="", description="msk_iam: the cluster's region; AWS's variables without it")
+    oauth_extensions: Names = Field(
+        default=(), description="name=value, sent with the token: logicalCluster=lkc-1 for Confluent Cloud"
+    )
+    oauth_timeout: Duration = Field(default=10.0, gt=0, description="how long getting a token may take")
+    ssl_ca_file: Path | None = Field(default=None, description="PEM of the authority; the system's own without it")
+    ssl_certificate_file: Path | None = Field(default=None, description="PEM of our certificate, if one is asked for")
+    ssl_key_file: Path | None = Field(default=None, description="PEM of its key, where that is not in the same file")
+    ssl_key_password_file: Path | None = Field(default=None, description="a file that holds the key's password")
+    ssl_check_hostname: bool = Field(default=True, description="whether the certificate must be for the broker's name")
+    patience: Duration = Field(default=60.0, description="a broker that is away for longer ends the run")
+
+    _plugins: PluginSettings = PrivateAttr(default=PluginSettings())
+
+    @field_validator("oauth_extensions")
+    @classmethod
+    def _are_extensions(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            if not _EXTENSION.fullmatch(value) or value.lower().startswith("auth="):
+                raise ValueError("write name=value, where the name has letters only and is not auth")
+        return values
+
+    @property
+    def plugins(self) -> PluginSettings:
+        """Which plugins may give tokens: the section of that name, beside this one."""
+        return self._plugins
+
+    def beside(self, plugins: PluginSettings) -> Self:
+        """Return these settings beside a section ``plugins``."""
+        copy = self.model_copy()
+        copy._plugins = plugins  # noqa: SLF001  # of the same class
+        return copy
+
+    def read_password(self) -> str:
+        """Return the password; SettingsError when there is none."""
+        if self.sasl_password_file is not None:
+            return read_secret(self.sasl_password_file, "kafka.sasl_password_file")
+        if self.sasl_password is None:
+            raise SettingsError(
+                f"kafka.security_protocol {self.security_protocol} needs kafka.sasl_password_file or "
+                "kafka.sasl_password"
+            )
+        return self.sasl_password.get_secret_value()
+
+    def read_client_secret(self) -> str:
+        """Return the secret for the endpoint of tokens; SettingsError when there is none."""
+        if self.oauth_client_secret_file is not None:
+            return read_secret(self.oauth_client_secret_file, "kafka.oauth_client_secret_file")
+        if self.oauth_client_secret is None:
+            raise SettingsError(
+                "kafka.oauth_source client_credentials needs kafka.oauth_client_secret_file or "
+                "kafka.oauth_client_secret"
+            )
+        return self.oauth_client_secret.get_secret_value()
+
+
+def read_secret(file: Path, setting: str) -> str:
+    """Return what a file holds, without the end of its line; SettingsError names the setting and the file."""
+    try:
+        # Editors end a file with a newline, which is not part of the secret.
+        return file.read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise SettingsError(f"{setting}: {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{setting}: {file} cannot be read: it is not UTF-8") from None
+
+
+# The settings of delivery: the outbox, and the routes that alerts take.
+
+
+class RouteSettings(Section):
+    """One way out for alerts: a sink, and which alerts it gets."""
+
+    to: SecretStr | None = Field(default=None, description="the sink, as in --alerts: alertmanager:http://host:9093")
+    to_file: Path | None = Field(default=None, description="a file that holds that; for an address with a secret in it")
+    severity: Literal["info", "warning", "error", "critical"] = Field(
+        default="info", description="alerts less severe are not sent"
+    )
+    rules: Names = Field(default=(), description="ids of rules, * for any characters; all without one")
+    labels: dict[str, str] = Field(default={}, description="labels that an alert must have")
+    tenants: Names = Field(default=(), description="tenants whose alerts are sent; all without one")
+    flood: int | None = Field(
+        default=None,
+        ge=0,
+        description="alerts of one rule and tenant in a window, the rest is summed up; 0: all; unset: delivery.flood",
+    )
+    flood_window: Duration = Field(default=60.0, gt=0, description="the window")
+    digest: Duration | None = Field(default=None, description="one message for all alerts of so long; unset: one each")
+    timeout: Duration = Field(default=10.0, gt=0, description="how long a receiver may take to answer")
+    token: SecretStr | None = Field(default=None, description="what a receiver over HTTP is shown as a bearer token")
+    token_file: Path | None = Field(default=None, description="a file that holds the token")
+    secret: SecretStr | None = Field(default=None, description="what webhooks are signed with: whsec_ and base64")
+    secret_file: Path | None = Field(default=None, description="a file that holds the secret")
+    ca_file: Path | None = Field(default=None, description="PEM of the authority of the receiver's certificate")
+    resend: Duration = Field(default=60.0, gt=0, description="how often Alertmanager is reminded of what lasts")
+    resolve_after: Duration = Field(
+        default=3600.0, gt=0, description="a finding that nobody solved is over when nothing more was found for so long"
+    )
+    page_url: str = Field(default="", description="where alerts link to; as delivery.page_url without one")
+
+    def read_to(self) -> str:
+        """Return the sink and its target; SettingsError when there is none, or its file cannot be used."""
+        return _read_secret(self.to, self.to_file, "to") or _none("to")
+
+    def read_token(self) -> str:
+        """Return the bearer token, empty without one; SettingsError when its file cannot be used."""
+        return _read_secret(self.token, self.token_file, "token")
+
+    def read_secret(self) -> str:
+        """Return the secret for signatures, empty without one; SettingsError when its file cannot be used."""
+        return _read_secret(self.secret, self.secret_file, "secret")
+
+
+class DeliverySettings(Section):
+    """How alerts get to sinks that are not on this machine."""
+
+    outbox: Path | None = Field(
+        default=None,
+        description="a file for alerts on their way; unset: beside the checkpoint, or stream-guard-outbox.db",
+    )
+    max_bytes: int = Field(default=2**30, gt=0, description="bytes kept there; what needs more stops the run, unlost")
+    give_up: Duration = Field(
+        default=86_400.0, gt=0, description="an alert that its sink does not take for this long is a dead letter"
+    )
+    keep: Duration = Field(
+        default=604_800.0, gt=0, description="how long ids of sent alerts, and alerts that were summed up, are kept"
+    )
+    drain: Duration = Field(default=10.0, gt=0, description="how long the end of a run waits for slow sinks")
+    timeout: Duration = Field(
+        default=300.0, gt=0, description="how long a file, a screen or a topic may take alerts before that is an error"
+    )
+    flood: int = Field(
+        default=100, ge=0, description="alerts of one rule and tenant that a sink for people gets in a window; 0: all"
+    )
+    page_url: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s]+)?$",
+        description="where people reach the page, such as https://guard.example.com; alerts link there",
+    )
+    secret: SecretStr | None = Field(
+        default=None, description="what webhooks that --alerts names are signed with: whsec_ and base64"
+    )
+    secret_file: Path | None = Field(default=None, description="a file that holds that secret")
+    routes: dict[str, RouteSettings] = Field(
+        default={}, description="sinks by name, each with the alerts it gets: see [alerts out](alerts.md)"
+    )
+
+
+def _none(name: str) -> str:
+    raise SettingsError(f"a route needs {name} or {name}_file: the sink it leads to")
+
+
+def _read_secret(value: SecretStr | None, file: Path | None, name: str) -> str:
+    if value is not None:
+        return value.get_secret_value()
+    if file is None:
+        return ""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingsError(f"{file}: the {name} of a route cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"{file}: the {name} of a route cannot be read: it is not UTF-8") from None
+    if not text:
+        raise SettingsError(f"{file}: the file for the {name} of a route is empty")
+    return text
+
+
+# Patterns that find tool calls in the text of agents that have no other way to call tools.
+
+
+# "Action:" and behind it an object with name and arguments, or a name and, on the next line, "Action Input:".
+_CALL: Final = r"(?m)^\s*Action:\s*(?:(?P<json>\{)|(?P<name>[^\s{}\[\]:]+)[ \t]*$)"
+_ARGUMENTS: Final = r"(?s)^\s*Action Input:[ \t]*(?P<args>.*)$"
+_RESULT: Final = r"(?s)^\s*(?:API output|Observation|Tool result):[ \t]*(?P<output>.*)$"
+_ERROR: Final = r"^(?i:error)\b"
+
+
+def _with_group(*groups: str) -> AfterValidator:
+    """Return a check that a pattern is a linear-time regular expression with one of these groups."""
+
+    def check(pattern: str) -> str:
+        Regex(pattern)  # raises ValueError, in words
+        found = re2.compile(pattern).groupindex
+        if groups and not any(group in found for group in groups):
+            wanted = " or ".join(f"(?P<{group}>...)" for group in groups)
+            raise ValueError(f"the pattern needs a group {wanted}, which says what is taken from the text")
+        return pattern
+
+    return AfterValidator(check)
+
+
+class TextProtocol(BaseModel):
+    """How the format ``text-protocol`` finds calls and results in texts."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    call: Annotated[str, _with_group("name", "json")] = Field(
+        default=_CALL,
+        description="where a call begins in what the model said: a group `name`, or `json` at the object of the call",
+    )
+    arguments: Annotated[str, _with_group("args")] = Field(
+        default=_ARGUMENTS, description="the arguments in what follows a call's name: a group `args`"
+    )
+    result: Annotated[str, _with_group("output")] = Field(
+        default=_RESULT, description="a message of the user's that is a result: a group `output`"
+    )
+    error: Annotated[str, _with_group()] = Field(
+        default=_ERROR, description="what the output of a call that failed matches"
+    )
+    answer: str = Field(
+        default="respond", description="a tool that is none: its argument `content` is what the agent said"
+    )
+
 
 PREFIX: Final = "STREAM_GUARD_"
 DELIMITER: Final = "__"

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
 
 from stream_guard.judge.model import Json
-from stream_guard.judge.patterns import ToolPattern
+from stream_guard.judge.patterns import ToolPattern, tool_words
 from stream_guard.learning.candidates import RuleCandidate
 from stream_guard.learning.choosing import accidents, choose
-from stream_guard.learning.facts import Facts
+from stream_guard.learning.facts import Facts, is_plain_name
 from stream_guard.learning.miners.orders import mine_orders
 from stream_guard.learning.mining import count_tests
-from stream_guard.learning.names import is_plain_name
 from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.registry import Registry
-from stream_guard.starting.survey import Survey
-from stream_guard.starting.tool_classes import guess_class
+from stream_guard.starting.survey import Survey, ToolUse
+from stream_guard.starting.tool_classes import guess_class, words_of
 from stream_guard.starting.trial import Trial
-from stream_guard.starting.wiring import wired_classes, wired_rules
 
 SCHEMA_FILE: Final = "policy.schema.json"
 MODELINE: Final = f"# yaml-language-server: $schema={SCHEMA_FILE}"
@@ -168,3 +166,68 @@ def _classes_of(names: Iterable[str], registry: Registry) -> dict[str, list[str]
         for kind, members in read_pack(registry.policy_packs[name]).get("tool_classes", {}).items():
             classes.setdefault(kind, []).extend([members] if isinstance(members, str) else members)
     return classes
+
+
+# Wire packs to the tools that were found: a tool whose name has the words of one that a pack names is that tool.
+
+
+_SAME_ARGUMENT: Final = "same_arg"  # the parameter in which kinds take the name of an argument
+
+
+def wired_classes(pack: Mapping[str, Json], tools: Sequence[str]) -> dict[str, list[str]]:
+    """Return by class of a pack the tools that its members mean and do not match: ``read`` where it has ``Read``."""
+    classes: dict[str, list[str]] = {
+        name: [members] if isinstance(members, str) else list(members)
+        for name, members in pack.get("tool_classes", {}).items()
+    }
+    listed = ToolPattern([f"@{name}" for name in classes], classes) if classes else None
+    left = [tool for tool in tools if listed is None or not listed.matches(tool)]
+    found = {name: _same_words(_names(members), left) for name, members in classes.items()}
+    return {name: same for name, same in found.items() if same}
+
+
+def wired_rules(
+    pack: Mapping[str, Json], tools: Sequence[str], uses: Mapping[str, ToolUse], registry: Registry
+) -> Iterator[dict[str, Json]]:
+    """Yield the rules of a pack that name tools which nobody called, with the tools in their place that were meant."""
+    for rule in pack["rules"]:
+        kind = registry.kinds.get(rule.get("kind"))
+        written = rule.get("params", {})
+        renamed: dict[str, str] = {}
+        for name in kind.params_type.model_fields if kind is not None else ():
+            text = written.get(name)
+            names = list(_names([text])) if isinstance(text, str) and not _is_pattern(text) else []
+            if not names or any(map(ToolPattern(text).matches, tools)):
+                continue
+            if same := _same_words(names, tools):
+                renamed[name] = "|".join(same)
+        if not renamed:
+            continue
+        params = {**written, **renamed}
+        if _SAME_ARGUMENT in params:
+            meant = [uses[tool] for text in renamed.values() for tool in text.split("|")]
+            params[_SAME_ARGUMENT] = _argument(str(params[_SAME_ARGUMENT]), meant)
+        yield {**{key: value for key, value in rule.items() if key != "tests"}, "params": params}
+
+
+def _is_pattern(text: str) -> bool:
+    return bool(set("~@*?()") & set(text))
+
+
+def _names(members: Iterable[str]) -> Iterator[str]:
+    """Yield the names that members of a class spell out; a pattern is none."""
+    for member in members:
+        yield from (name for name in member.split("|") if name and not _is_pattern(member))
+
+
+def _same_words(names: Iterable[str], tools: Sequence[str]) -> list[str]:
+    wanted = {tuple(tool_words(name)) for name in names}
+    return [tool for tool in tools if tuple(words_of(tool)) in wanted]
+
+
+def _argument(name: str, uses: Sequence[ToolUse]) -> str:
+    """Return the argument of all the tools that is called so, or has a word of it: ``path`` for ``file_path``."""
+    shared = [argument for argument in uses[0].arguments if all(argument in use.arguments for use in uses)]
+    words = set(tool_words(name))
+    alike = [argument for argument in shared if words & set(tool_words(argument))]
+    return name if name in shared or not alike else alike[0]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn
+from stream_guard.judge.patterns import ToolPattern, tool_words, verb_of
 from stream_guard.judge.spec import DEFAULT_IDLE
-from stream_guard.starting.described_tools import described_classes, offered_tools
 
 MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
 MOST_ARGUMENTS: Final = 50  # of one tool
@@ -106,3 +107,104 @@ class Survey:
         use = self.tools[tool]
         use.described = use.described or self._offered.get(tool, {})
         return use
+
+
+# Classes of tools by what their descriptions and schemas say, for names that say nothing: ``x7``, ``acme_main``.
+#
+# The first sentence of a description is read like a name: its first verb, and the things behind it. A description is
+# written by whoever offers the tool, so it only ever proposes a class, which a person takes into a policy.
+
+
+_LONGEST: Final = 600  # characters of a description that are read
+_MOST_THINGS: Final = 4  # words behind the verb
+_SENTENCE: Final = re.compile(r"[.!?;\n](?:\s|$)")
+_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_LISTING: Final = "tools/list"  # the tool whose result is a list of tools
+_SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "args_schema", "schema")
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# What stands before the verb that counts: "Use this tool to send ...", "Allows the user to book ...".
+_BEFORE: Final = _words(
+    "use uses using used call calls run runs allow allows let lets enable enables help helps tool has is can does"
+)
+_GIVES_BACK: Final = _words("returns return returning provides provide gives shows displays prints outputs")
+_NOT: Final = _words("not never without cannot don't doesn't won't instead no")
+_EMPTY: Final = _words(
+    "a an the this that these those of to for from with on in at by and or via into any all some new"
+)
+_SUMS: Final = _words("amount price total sum")
+_PAYEES: Final = _words("currency iban payee recipient beneficiary account card")
+_ADDRESSEES: Final = _words("to recipient recipients receiver address email phone channel")
+_MESSAGES: Final = _words("body message subject text content attachment")
+_CLASSES: Final = ("read", "delete", "write", "egress", "money", "identify")
+_PATTERNS: Final = {name: ToolPattern(f"@{name}") for name in _CLASSES}
+
+
+def described_classes(definition: Mapping[str, Json]) -> dict[str, str]:
+    """Return the classes that a tool's definition speaks for, each with the reason; none where it does not say."""
+    text = definition.get("description")
+    reading = next(_readings(text), "") if isinstance(text, str) else ""
+    found = {
+        name: f"its description {pattern.why(reading).removeprefix('it ')}"
+        for name, pattern in _PATTERNS.items()
+        if reading and pattern.matches(reading)
+    }
+    if not reading or "read" in found:
+        return found
+    arguments = {word for name in argument_names(definition) for word in tool_words(name)}
+    for name, both in (("money", (_SUMS, _PAYEES)), ("egress", (_ADDRESSEES, _MESSAGES))):
+        given = [sorted(arguments & some)[:1] for some in both]
+        if name not in found and all(given):
+            found[name] = f"its description reads {reading}, and it takes {given[0][0]} and {given[1][0]}"
+    return found
+
+
+def offered_tools(event: Event) -> Iterator[tuple[str, Mapping[str, Json]]]:
+    """Yield the names and definitions of the tools that a request offers, or that a server lists."""
+    listed: Json = None
+    if isinstance(event, Turn):
+        listed = event.request.get("tools") if event.request is not None else None
+    elif isinstance(event, ToolResult) and event.tool.endswith(_LISTING):
+        listed = event.output.get("tools") if isinstance(event.output, dict) else event.output
+    for item in listed if isinstance(listed, list) else ():
+        inner = item.get("function") if isinstance(item, dict) else None
+        tool = inner if isinstance(inner, dict) else item
+        if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+            yield name, tool
+
+
+def argument_names(definition: Mapping[str, Json]) -> list[str]:
+    """Return the names of the arguments that a definition declares."""
+    schema: Json = next((definition[key] for key in _SCHEMAS if isinstance(definition.get(key), dict)), None)
+    properties = schema.get("properties", schema) if isinstance(schema, dict) else {}
+    return [name for name, said in properties.items() if isinstance(said, dict)] if isinstance(properties, dict) else []
+
+
+def _readings(description: str) -> Iterator[str]:
+    """Yield what the first sentence with a verb says is done, as a name would say it."""
+    for sentence in _SENTENCE.split(description[:_LONGEST]):
+        words = [word.lower() for word in _WORD.findall(sentence)]
+        for place, word in enumerate(words):
+            if word in _GIVES_BACK:
+                yield "_".join(["get", *_things(words[place + 1 :])])
+                return
+            verb = None if word in _BEFORE else verb_of(word)
+            if verb is None or not _is_said(words[:place]):
+                continue
+            yield "_".join([verb, *_things(words[place + 1 :])])
+            return
+
+
+def _is_said(before: list[str]) -> bool:
+    """Whether a verb behind these words says what the tool does: not what it does not do, nor what it is about."""
+    if _NOT.intersection(before[-3:]):
+        return False
+    return not before or before[-1] in _BEFORE | {"to", "can", "will", "you", "it", "user", "agent", "please"}
+
+
+def _things(words: list[str]) -> list[str]:
+    return [word for word in words if word not in _EMPTY and word.isalpha()][:_MOST_THINGS]

@@ -13,7 +13,7 @@ from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.decoding.watching import Watch, watched
+from stream_guard.decoding.wrapping import Watch, watched
 from stream_guard.errors import SettingsError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine

@@ -354,7 +354,7 @@ def test_chunks_of_a_langchain_answer_are_one_turn_with_its_calls() -> None:
 def test_rows_of_the_last_version_are_read() -> None:
     row = b'["s",5.0,"svc",[["t","a","","n",1.0,2.0,{"x":1},false,[]]],[],{"b":["","llm","chat",true]}]'
     assert "otlp-json" in DECODERS
-    from stream_guard_formats.spans.trace_rows import decode_trace  # the row's type is the plugin's own
+    from stream_guard_formats.spans.stitching import decode_trace  # the row's type is the plugin's own
 
     trace = decode_trace(row)  # what is stored is a promise
     assert (trace.spans[0].kind, trace.read["b"].call_id) == ("", "")

@@ -224,7 +224,7 @@ def test_too_much_that_waits_is_told_without_what_it_waits_for(monkeypatch: pyte
 
 
 def test_rows_in_which_spans_once_waited_are_read() -> None:
-    from stream_guard_formats.spans.trace_rows import TraceRow, encode_row
+    from stream_guard_formats.spans.stitching import TraceRow, encode_row
 
     first = Spans(recorded=False)
     [raw] = _raws(export([ASKED]))

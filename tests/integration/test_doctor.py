@@ -95,7 +95,7 @@ def test_a_topic_that_is_not_there_fails(cluster: Cluster) -> None:
 
 @pytest.mark.usefixtures("leaky_client")
 def test_nobody_at_the_address_is_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream_guard.doctor.broker.PATIENCE", 1.0)
+    monkeypatch.setattr("stream_guard.doctor.topics.PATIENCE", 1.0)
     code, checks = ask("--kafka", "kafka://127.0.0.1:1/t")
     assert code == 3
     assert statuses(checks) == {"broker": "fail"}

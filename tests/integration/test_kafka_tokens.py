@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.doctor.broker import examine
+from stream_guard.doctor.topics import examine
 from stream_guard.errors import SourceError
 from stream_guard.kafka.address import parse_address
 from stream_guard.kafka.writer import Outgoing, TopicWriter

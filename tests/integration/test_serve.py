@@ -19,7 +19,7 @@ import httpx
 import pytest
 
 import stream_guard as sg
-from stream_guard.doctor.probe import probe
+from stream_guard.doctor.topics import probe
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy

@@ -62,7 +62,7 @@ def test_states_are_told_where_an_event_changes_them(house: House) -> None:
 def test_states_of_a_long_session_are_told_when_asked_for_and_without_being_asked_once_known(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_guard.page.states._AT_ONCE", 100)
+    monkeypatch.setattr("stream_guard.page.sessions_view._AT_ONCE", 100)
     house.keep(*(ToolCall(session_id="s", tool="read", event_id=f"e{n}", time=1e9 + n) for n in range(1, 451)))
     assert "What rules remember" in house.get("/sessions/s?after=300")
     assert "<del><bdi>calls 399</bdi></del>" in house.get("/sessions/s?states=400")

@@ -10,8 +10,7 @@ from threading import Event as Flag
 
 import pytest
 
-from stream_guard.demo.live_sessions import LiveSessions, spread
-from stream_guard.demo.sessions import sample_events
+from stream_guard.demo.sessions import LiveSessions, sample_events, spread
 from stream_guard.history import alert_rows
 from stream_guard.history.alert_rows import AlertFilter
 from stream_guard.judge.model import Alert, ToolCall, UserMessage

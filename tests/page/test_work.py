@@ -12,7 +12,7 @@ import pytest
 from stream_guard.history import kept_events
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.judge.model import ToolCall, UserMessage
-from stream_guard.page.states import StateReader
+from stream_guard.page.sessions_view import StateReader
 from tests.page.house import House, open_house
 
 
@@ -72,7 +72,9 @@ def test_a_list_asks_the_history_as_often_for_fifty_sessions_as_for_two(house: H
 def test_a_session_asks_the_history_as_often_for_a_hundred_findings_as_for_one(
     house: House, statements: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_guard.page.states._AT_ONCE", -1)  # as for a session that is long and not folded yet
+    monkeypatch.setattr(
+        "stream_guard.page.sessions_view._AT_ONCE", -1
+    )  # as for a session that is long and not folded yet
     monkeypatch.setattr(StateReader, "prepare", lambda *_: None)
     for session, calls in (("one", 1), ("many", 100)):
         for number in range(calls):

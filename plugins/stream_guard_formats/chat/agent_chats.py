@@ -9,8 +9,8 @@ from typing import Any, Final
 import re2
 
 from stream_guard import Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.messages import SESSION_FIELDS, messages_in
 from stream_guard_formats.chat.openai_chat import blocks_of, status_of
-from stream_guard_formats.chat.transcripts import SESSION_FIELDS, messages_in
 from stream_guard_formats.conversation import (
     MAX_ID,
     Conversation,

@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.chat.message_styles import message_style
+from stream_guard_formats.chat.messages import find_session, is_transcript, message_style, open_chat
 from stream_guard_formats.chat.openai_chat import given_request
-from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import (
     Conversation,
     ResultStatus,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.chat.message_styles import message_style
+from stream_guard_formats.chat.messages import find_session, is_transcript, message_style, open_chat
 from stream_guard_formats.chat.openai_chat import blocks_of
-from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import Conversation, identifier, label, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, has_fields, object_at, objects_in, text_at
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from stream_guard import Json, parse_json
-from stream_guard_formats.conversation import identifier, text_of, tool_use
-from stream_guard_formats.reading import object_at, text_at
+from stream_guard import DecodeError, Json, parse_json
+from stream_guard_formats.conversation import derived_session, identifier, text_of, tool_use
+from stream_guard_formats.reading import as_object, name_of, object_at, objects_of, text_at
 
 _ROLES: Final = {
     "user": "user",
@@ -215,3 +216,108 @@ def may_hold_result(output: Json) -> bool:
     if isinstance(output, dict):
         return "tool_call_id" in output or "tool_call_id" in object_at(output, "kwargs")
     return False
+
+
+# The style of a list of messages: whose way of writing calls and results it has.
+
+
+MessageStyle = Literal["", "anthropic", "langchain", "openai", "plain"]
+
+
+def message_style(data: Json) -> MessageStyle:
+    """Return the style of the messages in a record. They are ``plain`` where all styles look the same.
+
+    The style is empty for a record without messages, and for a list of records.
+    """
+    is_plain = False
+    for message in _messages_in(data):
+        if not isinstance(message, dict) or ("role" not in message and "messages" in message):
+            return ""
+        if message.get("lc") == 1 or message.get("type") in ("human", "ai", "AIMessageChunk"):
+            return "langchain"
+        if message.get("role") == "tool" or message.get("tool_calls"):
+            return "openai"
+        content = message.get("content")
+        if isinstance(content, list) and any(_is_anthropic(block) for block in content):
+            return "anthropic"
+        is_plain = is_plain or isinstance(message.get("role"), str)
+    return "plain" if is_plain else ""
+
+
+def _messages_in(data: Json) -> list[Json]:
+    """Return the messages of a record: the record itself, or a list at one of the usual places."""
+    if isinstance(data, list):
+        return data
+    if not isinstance(data, dict):
+        return []
+    holders = (data, object_at(data, "request"), object_at(data, "values"))
+    return next((found for holder in holders if isinstance(found := holder.get("messages"), list)), [])
+
+
+def _is_anthropic(block: Json) -> bool:
+    return isinstance(block, dict) and block.get("type") in ("tool_use", "tool_result", "thinking")
+
+
+# Transcripts: records with a list of messages, found at one of the places where formats keep it.
+
+
+# Fields that may hold the id of the conversation, best first; also under "metadata".
+SESSION_FIELDS: Final = ("session_id", "sessionId", "conversation_id", "conversationId", "thread_id", "threadId")
+
+
+class Transcript(NamedTuple):
+    """A record with a list of messages."""
+
+    data: dict[str, Json]  # the whole record
+    holder: dict[str, Json]  # the object that holds the list
+    messages: list[dict[str, Json]]
+
+
+def open_run(data: Json, what: str, field: str, *, advice: str = "") -> Transcript:
+    """Return a record that is an object with a list of objects in one field, or raise DecodeError.
+
+    ``what`` names the expected record in the reason. ``advice`` is added to the reason if the field is missing.
+    """
+    run = as_object(data, what)
+    if field not in run:
+        raise DecodeError(f'{what} has "{field}", and this record has none{advice}')
+    return Transcript(run, run, messages_in(run[field], field))
+
+
+def open_chat(data: Json, what: str, holders: Sequence[str], *, fields: Sequence[str] = ("messages",)) -> Transcript:
+    """Return a record that is a list of messages, or an object with the list at its top or inside one of ``holders``.
+
+    ``what`` names the expected record in the reason of a DecodeError.
+    """
+    if isinstance(data, list):
+        data = {fields[0]: data}
+    if not isinstance(data, dict):
+        raise DecodeError(f"{what} is an object or a list of messages, this is {name_of(data)}")
+    holder = next((found for name in holders if (found := object_at(data, name))), data)
+    field = next((name for name in fields if name in holder), None)
+    if field is None:
+        places = " or ".join(["at the top", *(f'under "{name}"' for name in holders)])
+        raise DecodeError(f'{what} has "{fields[0]}" {places}, and this record has none')
+    return Transcript(data, holder, messages_in(holder[field], field))
+
+
+def is_transcript(items: Sequence[Json]) -> bool:
+    """Whether a list holds the messages of one transcript, and not transcripts."""
+    holders = ("messages", "request", "response", "choices", "values")
+    return not any(isinstance(item, dict) and any(name in item for name in holders) for item in items[:1])
+
+
+def messages_in(found: Json, field: str) -> list[dict[str, Json]]:
+    """Return a list of messages, or raise DecodeError."""
+    if not isinstance(found, list):
+        raise DecodeError(f'"{field}" must be a list of messages, this is {name_of(found)}')
+    return objects_of(found, field, "messages")
+
+
+def find_session(data: dict[str, Json], value: bytes) -> str:
+    """Return the id of the conversation in a record, or one derived from the bytes of the record."""
+    return (
+        text_at(data, *SESSION_FIELDS)
+        or text_at(object_at(data, "metadata"), *SESSION_FIELDS)
+        or derived_session(value)
+    )

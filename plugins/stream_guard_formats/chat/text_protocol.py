@@ -9,7 +9,7 @@ import msgspec
 import re2
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record, TextProtocol, parse_json
-from stream_guard_formats.chat.transcripts import find_session, is_transcript, open_chat
+from stream_guard_formats.chat.messages import find_session, is_transcript, open_chat
 from stream_guard_formats.conversation import Conversation, ResultStatus, text_block, text_of, tool_use
 from stream_guard_formats.reading import excerpt, text_at
 

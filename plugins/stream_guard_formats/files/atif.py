@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from stream_guard import Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.messages import open_run
 from stream_guard_formats.chat.openai_chat import status_of
-from stream_guard_formats.chat.transcripts import open_run
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,

@@ -10,8 +10,7 @@ from typing import Any, Final, Self
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.chat.anthropic_messages import add_answer_results, add_user, answer_blocks
 from stream_guard_formats.conversation import Conversation, ResultStatus, label
-from stream_guard_formats.reading import as_object, has_fields, object_at, seconds, text_at
-from stream_guard_formats.skipped import SkippedLines
+from stream_guard_formats.reading import SkippedLines, as_object, has_fields, object_at, seconds, text_at
 
 # Lines of one message follow each other closely, so few messages have to be remembered.
 _MESSAGES: Final = 4096

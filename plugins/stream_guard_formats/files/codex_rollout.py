@@ -10,10 +10,9 @@ from typing import Any, Final, Self
 import msgspec
 
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
-from stream_guard_formats.chat.response_items import call_of, read_output, result_of, text_in
+from stream_guard_formats.chat.openai_responses import call_of, read_output, result_of, text_in
 from stream_guard_formats.conversation import Conversation, ResultStatus, derived_session, label, text_block
-from stream_guard_formats.reading import as_object, digest, has_fields, object_at, seconds, text_at
-from stream_guard_formats.skipped import SkippedLines
+from stream_guard_formats.reading import SkippedLines, as_object, digest, has_fields, object_at, seconds, text_at
 
 _LINES: Final = ("session_meta", "turn_context", "response_item", "event_msg", "compacted")
 _FILE_ID: Final = re.compile(r"rollout-.{0,40}?([0-9a-f]{8}-[0-9a-f-]{27})\.jsonl")

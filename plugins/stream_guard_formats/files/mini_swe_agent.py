@@ -8,8 +8,8 @@ from typing import Any, Final
 import re2
 
 from stream_guard import Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.messages import open_run
 from stream_guard_formats.chat.openai_chat import blocks_of
-from stream_guard_formats.chat.transcripts import open_run
 from stream_guard_formats.conversation import (
     Conversation,
     ResultStatus,

@@ -14,8 +14,7 @@ import msgspec
 
 from stream_guard import Event, Json, JsonDecoder, Memory, Record
 from stream_guard_formats.conversation import MAX_ID, Conversation, derived_session, label
-from stream_guard_formats.reading import as_object, digest, number_in, seconds
-from stream_guard_formats.skipped import SkippedLines
+from stream_guard_formats.reading import SkippedLines, as_object, digest, number_in, seconds
 
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MOST_FILES: Final = 4096  # that are read at the same time

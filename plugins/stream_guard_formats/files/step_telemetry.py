@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_guard import Event, Json, JsonDecoder, Record
-from stream_guard_formats.chat.transcripts import open_run
+from stream_guard_formats.chat.messages import open_run
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,

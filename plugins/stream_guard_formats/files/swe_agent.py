@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from stream_guard import Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.messages import open_run
 from stream_guard_formats.chat.openai_chat import status_of
-from stream_guard_formats.chat.transcripts import open_run
 from stream_guard_formats.conversation import Conversation, derived_session, label, text_block, text_of, tool_use
 from stream_guard_formats.reading import number_at, object_at, objects_in, text_at
 

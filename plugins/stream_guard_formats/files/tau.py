@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
+from stream_guard_formats.chat.messages import open_run
 from stream_guard_formats.chat.openai_chat import add_message
-from stream_guard_formats.chat.transcripts import open_run
 from stream_guard_formats.conversation import (
     Conversation,
     derived_session,

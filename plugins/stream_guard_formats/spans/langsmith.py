@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
-from stream_guard_formats.chat.messages import unpack
-from stream_guard_formats.chat.transcripts import SESSION_FIELDS
+from stream_guard_formats.chat.messages import SESSION_FIELDS, unpack
 from stream_guard_formats.conversation import Conversation, derived_session
 from stream_guard_formats.reading import (
     first_object,

@@ -8,8 +8,7 @@ from typing import Any, Final, Self
 
 from stream_guard import Decoder, Event, Memory
 from stream_guard_formats.spans.otlp_sessions import OtlpSessions
-from stream_guard_formats.spans.stitching import Stitcher
-from stream_guard_formats.spans.waiting_spans import WaitLimits
+from stream_guard_formats.spans.stitching import Stitcher, WaitLimits
 
 # Seconds of event time that spans wait for the one that names their conversation, and for those around them.
 _WAITS: Final = WaitLimits(session=60.0, parents=30.0)

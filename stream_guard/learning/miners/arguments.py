@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -9,9 +10,7 @@ from typing import Any, Final
 
 from stream_guard.judge.model import Json
 from stream_guard.learning.candidates import FEWEST_FOR_BOUND, RuleCandidate, edge, rule_id
-from stream_guard.learning.classes import ANY, in_id, in_words
-from stream_guard.learning.facts import Facts, SessionFacts
-from stream_guard.learning.values import is_secret
+from stream_guard.learning.facts import ANY, Facts, SessionFacts, in_id, in_words, is_plain_name, is_secret
 
 _MOST_WORDS: Final = 12
 _PER_WORD: Final = 5  # tasks that there must be for each word
@@ -120,3 +119,39 @@ def _candidate(
 
 def _short(number: float) -> float:
     return int(number) if float(number).is_integer() else float(f"{number:.6g}")
+
+
+# Who may call what: ``must_call_only``, for each agent.
+
+
+_MOST_TOOLS: Final = 60
+_FEWEST_TASKS: Final = 3  # of each tool: one that is called more rarely says that there are others
+
+
+def mine_callers(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield for each agent the tools that it calls, where none of them is called rarely."""
+    tools: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    sessions: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for session in facts.sessions:
+        for call in session.calls:
+            agent = call.agent.partition("@")[0]
+            tools[agent][call.tool].add(session.task)
+            sessions[agent][session.session_id] = session.weight
+    for agent, called in tools.items():
+        tasks = sum(sessions[agent].values())
+        if tasks < FEWEST_FOR_BOUND or len(called) > _MOST_TOOLS or min(map(len, called.values())) < _FEWEST_TASKS:
+            continue
+        if agent and not is_plain_name(agent):
+            continue
+        named = {"when": {"path": "agent", "op": "matches", "value": f"^{re.escape(agent)}(@|$)"}} if agent else {}
+        yield RuleCandidate(
+            id=rule_id("caller", agent or "any"),
+            kind="must_call_only",
+            params={"tool": sorted(map(facts.names.pattern, called))},
+            words=f"{agent or 'the agent'} calls only {', '.join(sorted(called))}",
+            tools=(),
+            support=len(sessions[agent]),
+            tasks=tasks,
+            surprise=None,
+            extra=named,
+        )

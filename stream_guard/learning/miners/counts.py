@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from math import ceil
+from typing import Any, Final, NamedTuple
 
-from stream_guard.learning.candidates import FEWEST_FOR_BOUND, RuleCandidate, edge, rule_id
-from stream_guard.learning.classes import ACTS, ANY, acts, in_id, in_words
-from stream_guard.learning.facts import Facts, SessionFacts
+from stream_guard.learning.candidates import FEWEST, FEWEST_FOR_BOUND, RuleCandidate, edge, rule_id
+from stream_guard.learning.facts import ACTS, ANY, Facts, SessionFacts, acts, in_id, in_words
 
 
 def mine_counts(facts: Facts) -> Iterator[RuleCandidate]:
@@ -80,3 +81,133 @@ def _most_failures(tool: str, failures: list[tuple[int, float]]) -> Iterator[Rul
         tasks=tasks,
         surprise=None,
     )
+
+
+# How long, how fast and how dear a session is at most: turns, tokens, cost, calls in a minute.
+
+
+_MINUTE: Final = 60.0
+_MOST_CALLS: Final = 1000  # in a minute; more no rule remembers
+
+
+def mine_bands(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield the bands that recordings have figures for."""
+    yield from _band(facts, "turns", "max_turns", lambda session: session.turns or None, "n")
+    yield from _band(facts, "tokens", "max_total_tokens", lambda session: session.tokens, "n")
+    yield from _band(facts, "dollars", "max_cost", lambda session: session.cost, "usd", whole=False)
+    pace = {"measure": "count", "window_seconds": int(_MINUTE), "again": "crossing"}
+    yield from _band(facts, "calls in a minute", "max_aggregate", _pace, "over", pace)
+
+
+def _band(
+    facts: Facts,
+    what: str,
+    kind: str,
+    measure: Callable[[SessionFacts], float | None],
+    parameter: str,
+    params: dict[str, Any] | None = None,
+    *,
+    whole: bool = True,
+) -> Iterator[RuleCandidate]:
+    known = [(value, session.weight) for session in facts.sessions if (value := measure(session)) is not None]
+    tasks = sum(weight for _, weight in known)
+    most = edge((value for value, _ in known), whole=whole)
+    if tasks < FEWEST_FOR_BOUND or most is None or most <= 0:
+        return
+    bound = ceil(most) if whole else float(f"{most:.4g}")
+    yield RuleCandidate(
+        id=rule_id("band", *what.split()),
+        kind=kind,
+        params={**(params or {}), parameter: bound},
+        words=f"a session has at most {bound:,} {what}",
+        tools=(),
+        support=len(known),
+        tasks=tasks,
+        surprise=None,
+    )
+
+
+def _pace(session: SessionFacts) -> float | None:
+    """Return the most calls in any minute; None without a clock."""
+    times = sorted(call.time for call in session.calls if call.time is not None)
+    if len(times) < len(session.calls) or len(set(times)) < 2:  # one time for all calls is no clock
+        return None
+    start = most = 0
+    for end, time in enumerate(times):
+        while time - times[start] >= _MINUTE:
+            start += 1
+        most = max(most, end - start + 1)
+    return float(most) if most < _MOST_CALLS else None
+
+
+# Habits that name no tool: whether sessions keep such a rule, the engine says.
+
+
+class _Habit(NamedTuple):
+    name: str
+    kind: str
+    params: Mapping[str, Any]
+    words: str
+    tools: tuple[str, ...] = ()
+    covers: tuple[str, ...] = ()
+
+
+# The strictest first, which covers the others.
+_HABITS: Final = (
+    _Habit(
+        "given-any",
+        "must_be_given",
+        {"tool": ANY},
+        "values of any tool were given by somebody",
+        (ANY,),
+        covers=(rule_id("habit", "given"),),
+    ),
+    _Habit("given", "must_be_given", {"tool": ACTS}, "values of what acts were given by somebody", (ACTS,)),
+    # Twice is no habit: of fine sessions, a few do anything twice.
+    _Habit(
+        "repeated-3",
+        "no_repeated_calls",
+        {"times": 3, "max_period": 1, "user_resets": False},
+        "the same call is not made 3 times in a row",
+    ),
+    _Habit(
+        "failures-3",
+        "max_failed_calls",
+        {"tool": ANY, "n": 3, "in_a_row": True},
+        "nothing is tried after 3 failures in a row",
+    ),
+    _Habit("failure", "no_hidden_failure", {}, "no response speaks of success after a failure"),
+    _Habit("text", "no_text_with_calls", {}, "a response that calls tools says nothing besides"),
+)
+
+
+def mine_habits(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield the habits that the sessions could break."""
+    about = {
+        ACTS: [session for session in facts.sessions if any(acts(call.tool) and call.args for call in session.calls)],
+        ANY: [session for session in facts.sessions if any(call.args for call in session.calls)],
+        "": [session for session in facts.sessions if session.calls],
+    }
+    calls = [call for session in facts.sessions for call in session.calls]
+    places: dict[str, set[tuple[str, ...]]] = {
+        ACTS: {(call.tool, argument) for call in calls if acts(call.tool) for argument in call.args},
+        ANY: {(call.tool, argument) for call in calls for argument in call.args},
+        "": {(call.tool,) for call in calls if acts(call.tool)},
+    }
+    for habit in _HABITS:
+        sessions = about["".join(habit.tools)]
+        tasks = sum(session.weight for session in sessions)
+        if tasks >= FEWEST:
+            yield RuleCandidate(
+                id=rule_id("habit", habit.name),
+                kind=habit.kind,
+                params=habit.params,
+                words=habit.words,
+                tools=habit.tools,
+                support=len(sessions),
+                tasks=tasks,
+                surprise=0.0,
+                places=max(1, len(places["".join(habit.tools)])),
+                is_guess=True,
+                covers=habit.covers,
+            )

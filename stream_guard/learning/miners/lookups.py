@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from stream_guard.judge.model import Json
 from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, rule_id, surprise
-from stream_guard.learning.facts import CallFacts, Facts, Link
-from stream_guard.learning.values import is_secret
+from stream_guard.learning.facts import CallFacts, Facts, Link, is_secret
 
 _MOST_STATES: Final = 3  # words of one field of a result that a rule lists
 

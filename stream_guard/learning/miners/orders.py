@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, Shares, rule_id, surprise
-from stream_guard.learning.classes import ACTS, acts, in_id, in_words
-from stream_guard.learning.facts import Facts, SessionFacts
+from stream_guard.learning.facts import ACTS, Facts, SessionFacts, acts, in_id, in_words, is_grave
 
 _BY_ORDER: Final = 0.5  # of two calls that are made anyway, either comes first
 
@@ -132,3 +131,104 @@ def _looked_up(session: SessionFacts) -> dict[tuple[str, str], set[str]]:
                     key = (tool, argument)
                     found[key] = found[key] & firsts if key in found else firsts
     return found
+
+
+# Which call never comes after which: ``no_sequence``.
+
+
+_ANY = "*"
+_LAST_BY_CHANCE = 0.5
+
+
+def mine_sequences(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield the calls that never follow on others, and those on which nothing follows."""
+    shares = Shares(facts)
+    common = shares.common()
+    listed = set(common)
+    followed: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for session in facts.sessions:
+        seen: set[str] = set()
+        pairs: set[tuple[str, str]] = set()
+        for call in session.calls:
+            if call.tool not in listed:
+                pairs |= {(first, _ANY) for first in seen}
+                continue
+            pairs |= {(first, call.tool) for first in seen}
+            pairs |= {(first, _ANY) for first in seen}
+            seen.add(call.tool)
+        for pair in pairs:
+            followed[pair] += session.weight
+    for first in common:
+        tasks = shares.tasks[first]
+        if followed[first, _ANY] <= MOST_BROKEN * tasks:
+            others = (rule_id("most", first), *(rule_id("never", second, "after", first) for second in common))
+            kept = surprise(tasks - followed[first, _ANY], tasks, _LAST_BY_CHANCE)
+            yield _never(facts, shares, first, _ANY, kept, others)
+        for second in common:
+            broken = followed[first, second]
+            if second == first or broken > MOST_BROKEN * min(tasks, shares.tasks[second]):
+                continue
+            by_chance = 1 - shares.of(first) * shares.of(second) / 2
+            yield _never(facts, shares, first, second, surprise(shares.all_tasks - broken, shares.all_tasks, by_chance))
+
+
+def _never(
+    facts: Facts, shares: Shares, first: str, second: str, kept: float, covers: tuple[str, ...] = ()
+) -> RuleCandidate:
+    name = "anything" if second == _ANY else second
+    last = {"on": "call"} if second == _ANY else {"tool": facts.names.pattern(second)}
+    return RuleCandidate(
+        id=rule_id("never", name, "after", first),
+        kind="no_sequence",
+        params={"steps": [{"tool": facts.names.pattern(first)}, last]},
+        words=f"{'no call' if second == _ANY else second + ' never'} comes after {first}",
+        tools=(first,) if second == _ANY else (second,),
+        support=shares.sessions[first],
+        tasks=shares.tasks[first],
+        surprise=kept,
+        covers=covers,
+    )
+
+
+# Which calls wait for the user's yes: ``must_confirm_before``.
+
+
+_COVERS: Final = 10  # calls of one yes: what was agreed to often takes several
+_TOGETHER: Final = "changes"
+
+
+def mine_consent(facts: Facts) -> Iterator[RuleCandidate]:
+    """Yield a rule for each tool that acts, and one for all that change what was looked up.
+
+    Whether sessions keep them, the engine says: it reads what was answered.
+    """
+    if not all(session.asked for session in facts.sessions):
+        return
+    sessions: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    changing: set[str] = set()
+    for session in facts.sessions:
+        for call in session.calls:
+            if is_grave(call.tool):
+                sessions[call.tool][session.session_id] = session.weight
+                if call.links:
+                    changing.add(call.tool)
+    single = {tool: (tool,) for tool in sessions}
+    for name, tools in {**single, _TOGETHER: tuple(sorted(changing))}.items():
+        about = {one: weight for tool in tools for one, weight in sessions[tool].items()}
+        tasks = sum(about.values())
+        if tasks < FEWEST or (name == _TOGETHER and len(tools) < 2):
+            continue
+        patterns = [facts.names.pattern(tool) for tool in tools]
+        yield RuleCandidate(
+            id=rule_id("yes-before", name),
+            kind="must_confirm_before",
+            params={"tool": patterns if len(patterns) > 1 else patterns[0], "covers": _COVERS},
+            words=f"the user says yes before {' or '.join(tools)}",
+            tools=tools,
+            support=len(about),
+            tasks=tasks,
+            surprise=0.0,
+            places=len(tools),
+            is_guess=True,
+            covers=tuple(rule_id("yes-before", tool) for tool in tools if name == _TOGETHER),
+        )

@@ -7,8 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from stream_guard.learning.candidates import FEWEST, MOST_BROKEN, RuleCandidate, rule_id, surprise
-from stream_guard.learning.classes import ANY, in_id, in_words
-from stream_guard.learning.facts import USER, Facts
+from stream_guard.learning.facts import ANY, USER, Facts, in_id, in_words
 
 _ANYBODY: Final = -1  # all sources
 _ENOUGH: Final = 0.99  # the share of tasks from which on no other source is looked for

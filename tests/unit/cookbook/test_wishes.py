@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.cookbook.kinds import kind_candidate, kind_policy, recipe_candidate
-from stream_guard.cookbook.ranking import Ranked, Shelf
-from stream_guard.cookbook.recipes import read_recipes
-from stream_guard.cookbook.words import stems, subjects
+from stream_guard.cookbook.ranking import Ranked, Shelf, stems, subjects
+from stream_guard.cookbook.recipes import kind_candidate, kind_policy, read_recipes, recipe_candidate
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.testing.policy_tests import run_policy_tests

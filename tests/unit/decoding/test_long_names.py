@@ -8,8 +8,7 @@ import pytest
 from stream_guard_formats.native.decoder import NativeDecoder
 
 from stream_guard.alerting.alerts import encode_alert, make_alert
-from stream_guard.decoding.long_names import MAX_NAME
-from stream_guard.decoding.reader import EventReader
+from stream_guard.decoding.reader import MAX_NAME, EventReader
 from stream_guard.judge.model import Event, Finding, Severity
 from stream_guard.ports import Record
 

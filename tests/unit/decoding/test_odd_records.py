@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from stream_guard.decoding.lost_calls import lost_call
-from stream_guard.decoding.odd_json import read_odd_json
-from stream_guard.decoding.reader import EventReader
+from stream_guard.decoding.json_decoder import read_odd_json
+from stream_guard.decoding.reader import EventReader, lost_call
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy

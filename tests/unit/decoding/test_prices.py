@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.decoding.prices import cost_of
+from stream_guard.decoding.wrapping import cost_of
 from stream_guard.errors import SettingsError
 from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly

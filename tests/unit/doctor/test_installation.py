@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 
 from stream_guard import distribution
 from stream_guard.cli.app import app
-from stream_guard.distribution import builds
-from stream_guard.doctor import installation
+from stream_guard.doctor import topics
 
 
 def ask() -> dict[str, Any]:
@@ -38,7 +37,7 @@ def test_with_nothing_to_look_at_it_says_what_is_installed() -> None:
 def test_the_version_says_which_build_it_is_and_how_to_get_the_other(
     monkeypatch: pytest.MonkeyPatch, compiled: bool, here: str, other: str
 ) -> None:
-    monkeypatch.setattr(builds, "is_compiled", lambda: compiled)
+    monkeypatch.setattr(distribution, "is_compiled", lambda: compiled)
     said, advice = CliRunner().invoke(app, ["--version"]).stdout.splitlines()
     assert said.startswith(f"stream-guard {distribution.own_version()} ({here} build, Python 3.")
     assert other in advice
@@ -50,7 +49,7 @@ def test_the_version_says_which_build_it_is_and_how_to_get_the_other(
 def test_where_there_is_no_wheel_the_command_builds_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, said: str
 ) -> None:
-    monkeypatch.setattr(builds, "is_compiled", lambda: False)
+    monkeypatch.setattr(distribution, "is_compiled", lambda: False)
     monkeypatch.setattr(sys, "platform", system)
     advice = distribution.other_build(tmp_path / "stream_guard")
     assert said in advice
@@ -69,7 +68,7 @@ def test_a_compiled_build_is_known_by_its_libraries(tmp_path: Path) -> None:
 def test_an_extra_that_lacks_a_package_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(installation, "_is_installed", lambda name: name not in ("psycopg", "numpy"))
+    monkeypatch.setattr(topics, "_is_installed", lambda name: name not in ("psycopg", "numpy"))
     extras = ask()["extras"]
     assert extras["found"].endswith("; not installed: analysis, postgres")
     assert extras["advice"].endswith(f"pip install '{distribution.NAME}[NAME]'")
@@ -79,7 +78,7 @@ def test_sources_that_were_never_installed_are_no_failure(monkeypatch: pytest.Mo
     def nothing(name: str) -> Any:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(installation, "distribution", nothing)
+    monkeypatch.setattr(topics, "distribution", nothing)
     assert ask()["extras"]["status"] == "warn"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stream_guard.judge.model import ToolResult, Turn
-from stream_guard.starting.described_tools import described_classes, offered_tools
+from stream_guard.starting.survey import described_classes, offered_tools
 
 
 @pytest.mark.parametrize(

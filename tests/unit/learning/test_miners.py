@@ -9,17 +9,14 @@ import pytest
 
 from stream_guard.judge.model import Event, Json, ToolCall, Turn
 from stream_guard.learning.candidates import RuleCandidate, edge, surprise
-from stream_guard.learning.chances import no_accidents, upper_share
+from stream_guard.learning.choosing import no_accidents, upper_share
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts
-from stream_guard.learning.miners.arguments import mine_arguments
-from stream_guard.learning.miners.bands import mine_bands
-from stream_guard.learning.miners.callers import mine_callers
-from stream_guard.learning.miners.counts import mine_counts
-from stream_guard.learning.miners.orders import mine_orders
+from stream_guard.learning.learning import FOLDS, find_tasks, fold_of
+from stream_guard.learning.miners.arguments import mine_arguments, mine_callers
+from stream_guard.learning.miners.counts import mine_bands, mine_counts
+from stream_guard.learning.miners.orders import mine_orders, mine_sequences
 from stream_guard.learning.miners.provenance import mine_provenance
-from stream_guard.learning.miners.sequences import mine_sequences
-from stream_guard.learning.tasks import FOLDS, find_tasks, fold_of
 from tests.unit.learning.desk import Desk
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from stream_guard.decoding.dead_letters import HEAD, DeadLetters
-from stream_guard.decoding.reader import EventReader
-from stream_guard.decoding.redriven import REDRIVEN
+from stream_guard.decoding.reader import REDRIVEN, EventReader
 from stream_guard.errors import SourceError
 from stream_guard.history import audit
 from stream_guard.history.database import open_database

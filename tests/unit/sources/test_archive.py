@@ -15,9 +15,8 @@ from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import DecodeSettings
 from stream_guard.sources import open_source
+from stream_guard.sources.archive import EVAL, SUFFIXES
 from stream_guard.sources.archive import ROWS as OF_ROWS
-from stream_guard.sources.archive import SUFFIXES
-from stream_guard.sources.eval_logs import EVAL
 from tests.parts import import_part
 
 ROWS = [{"kind": "tool_call", "session_id": f"s{n % 3}", "event_id": f"e{n}", "tool": "pay"} for n in range(600)]

@@ -167,17 +167,17 @@ def test_every_byte_is_in_a_record_or_between_values(lines: list[str], sizes: li
 @pytest.mark.parametrize("piece", [b"[", b"[\n", b"{\n", b'{"a":\n', b"[1,\n", b'[{"a":[\n', b"[" * 200 + b"\n"])
 def test_nesting_without_end_is_scanned_a_few_times_only(piece: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that is no JSON must not have all that follows it scanned again, line after line."""
-    from stream_guard.sources import json_scanning
+    from stream_guard.sources import documents
 
     taken = 0
-    take = json_scanning.JsonScanner._take
+    take = documents.JsonScanner._take
 
-    def count(self: json_scanning.JsonScanner, sign: str) -> bool:
+    def count(self: documents.JsonScanner, sign: str) -> bool:
         nonlocal taken
         taken += 1
         return take(self, sign)
 
-    monkeypatch.setattr(json_scanning.JsonScanner, "_take", count)
+    monkeypatch.setattr(documents.JsonScanner, "_take", count)
     text = piece * (60_000 // len(piece))
     splitter = DocumentSplitter("file", 8 << 20)
     for at in range(0, len(text), 4096):

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
-from stream_guard.sources import avro, expansion, open_source, packing
+from stream_guard.sources import archive, expansion, open_source, packing
 from stream_guard.sources.expansion import ExpansionError, check_expansion
 from tests.unit.sources.lying_parquet import LIES, write
 
@@ -56,7 +56,7 @@ def within(most: int) -> Iterator[None]:
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that a test reaches in no time."""
     monkeypatch.setattr(packing, "FREE", MB)
-    monkeypatch.setattr(avro, "MAX_BLOCK", MB)
+    monkeypatch.setattr(archive, "MAX_BLOCK", MB)
 
 
 def write_avro(

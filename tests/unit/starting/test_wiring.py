@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from stream_guard.registry import build_registry
+from stream_guard.starting.first_policy import wired_classes, wired_rules
 from stream_guard.starting.survey import ToolUse
-from stream_guard.starting.wiring import wired_classes, wired_rules
 
 PACK = {
     "tool_classes": {"reads": ["Read|NotebookRead", "read_file"], "runs": "Bash", "sends": "~send_*"},

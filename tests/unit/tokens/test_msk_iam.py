@@ -10,8 +10,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
-from stream_guard_tokens.msk_iam import MskIam
-from stream_guard_tokens.sigv4 import AwsCredentials, AwsScope, presign
+from stream_guard_tokens.msk_iam import AwsCredentials, AwsScope, MskIam, presign
 
 from stream_guard.errors import SettingsError, TokenError
 from stream_guard.settings import KafkaSettings
