@@ -57,7 +57,7 @@ def test_partitions_are_merged_by_time_and_keep_their_own_order(cluster: Cluster
 def test_a_partition_far_behind_does_not_let_the_others_fill_the_memory(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream_guard.sources.merging.MAX_WAITING", 200)
+    monkeypatch.setattr("stream_guard.sources.kafka.MAX_WAITING", 200)
     topic = cluster.create(partitions=2)
     early = [Row(str(number).encode(), time_ms=1_000 + number, partition=0) for number in range(5000)]
     later = [Row(str(number).encode(), time_ms=900_000 + number, partition=1) for number in range(5000, 10_000)]

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.ports import Record
-from stream_guard.sources import merging
-from stream_guard.sources.merging import RecordMerger
+from stream_guard.sources.kafka import MAX_WAITING, MAX_WAITING_BYTES, RecordMerger
 
 
 def record(origin: str, position: int, time: float | None = None, size: int = 1) -> Record:
@@ -32,8 +31,8 @@ def test_nothing_is_given_while_an_awaited_origin_has_nothing() -> None:
 
 def test_what_waits_is_measured_in_records_and_in_bytes() -> None:
     merger = RecordMerger()
-    merger.add("a", [record("a", 0, size=merging.MAX_WAITING_BYTES // 2)])
-    merger.add("b", [record("b", number) for number in range(merging.MAX_WAITING)])
+    merger.add("a", [record("a", 0, size=MAX_WAITING_BYTES // 2)])
+    merger.add("b", [record("b", number) for number in range(MAX_WAITING)])
     assert merger.fill_of("a") == 0.5
     assert merger.fill_of("b") == 1.0
     assert merger.fill_of("c") == 0.0
