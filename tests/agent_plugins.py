@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any, Final
 
-from stream_guard.agent_hooks import plugins
+from stream_guard import agent_hooks
 
-FOLDER: Final = Path(plugins.__file__).parent / "plugin_files"
+FOLDER: Final = Path(agent_hooks.__file__).parent / "plugin_files"
 NODE: Final = shutil.which("node")
 _HANDLERS: Final = {
     "opencode": """

@@ -59,7 +59,7 @@ def run_hook(options: Mapping[str, str]) -> int:
     try:
         out, err, code = _answer(options, sys.stdin.buffer.read())
     except Exception as error:  # noqa: BLE001  (any other way to end would let the call run)
-        from stream_guard.agent_hooks.own_answers import fail  # noqa: PLC0415
+        from stream_guard.agent_hooks.asking import fail  # noqa: PLC0415
 
         out, err, code = fail(options, error)
     if out:
@@ -81,7 +81,7 @@ def _answer(options: Mapping[str, str], said: bytes) -> Said:
         finally:
             client.close()
     except GateError as error:
-        from stream_guard.agent_hooks.own_answers import answer_gateless  # noqa: PLC0415
+        from stream_guard.agent_hooks.asking import answer_gateless  # noqa: PLC0415
 
         # Whoever wrote a wrong option chose nothing.
         return answer_gateless({**options, "on_error": "closed"} if wrong else options, said, error)
@@ -111,7 +111,7 @@ def _relay(client: GateClient, options: Mapping[str, str], said: bytes) -> Said 
 
 def _ask(client: GateClient, options: Mapping[str, str], said: bytes) -> Said:
     """Read the payload here and ask in parts: it is too large, or no JSON, or the gate is of another version."""
-    from stream_guard.agent_hooks.own_answers import answer_in_parts  # noqa: PLC0415
+    from stream_guard.agent_hooks.asking import answer_in_parts  # noqa: PLC0415
 
     return answer_in_parts(client, options, said)
 

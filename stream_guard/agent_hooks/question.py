@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing would take longer to import than the rest
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar
 
     Said = tuple[str, str, int]
     """What a hook's process says on standard output and standard error, and its exit code."""
@@ -77,17 +77,74 @@ REFUSED = 2  # the exit code that agents take as a refusal, with the reason on s
 class AgentDialect:
     """How one agent speaks: ``read`` takes its payload apart, the other methods say a verdict in its words.
 
-    The defaults are those of an agent that cannot be told: nothing is said, and what the gate decided stays without
-    effect. An agent that can be stopped overrides what it understands.
+    Agents whose payloads differ by names alone say the names. The answers by default are those of an agent that cannot
+    be told: nothing is said, and what the gate decided stays without effect. An agent that can be stopped overrides
+    what it understands.
     """
 
     name = ""
     may_lack_session = False  # then it is the folder and the process that asks
     most_holds = 8  # times in a row that the agent may be sent back to work; Claude Code and Copilot end after these
+    denies_prompts = False  # what a person wrote is refused as a call is
+    # Where payloads say what; the first name that is there counts.
+    event_names: tuple[str, ...] = ("hook_event_name",)
+    session_names: tuple[str, ...] = ("session_id",)
+    agent_names: tuple[str, ...] = ()
+    prompt_names: tuple[str, ...] = ("prompt",)
+    said_names: tuple[str, ...] = ()  # the last words of the agent
+    id_names: tuple[str, ...] = ()  # of a call
+    output_names: tuple[str, ...] = ()
+    error_names: tuple[str, ...] = ("error",)  # what a tool that failed gave
+    # What events are about.
+    aliases: ClassVar[dict[str, str]] = {}
+    calls: tuple[str, ...] = ("PreToolUse",)  # events that a tool call waits for
+    results: ClassVar[dict[str, str]] = {"PostToolUse": "ok", "PostToolUseFailure": "error"}  # what became of a call
+    prompts: tuple[str, ...] = ("UserPromptSubmit",)
+    stops: tuple[str, ...] = ("Stop",)
+    endings: tuple[str, ...] = ("SessionEnd",)
+    silent: frozenset[str] = frozenset()
 
     def read(self, data: dict[str, Any], event: str) -> HookQuestion:
         """Return the question of a payload; ``event`` is what the command line says where the payload does not."""
-        raise NotImplementedError
+        event, session, agent = self.event_of(data, event), self.session_of(data), text_of(data, *self.agent_names)
+        if event in self.calls:
+            return HookQuestion(event, CALL, session, call=self.call_of(data, event), agent=agent)
+        if event in self.results:
+            status, output = self.outcome_of(data, event)
+            told = {"kind": "tool_result", "status": status, **({"output": output} if status != "blocked" else {})}
+            return HookQuestion(event, HAPPENED, session, call=self.call_of(data, event), told=told, agent=agent)
+        if event in self.prompts:
+            return HookQuestion(event, PROMPT, session, text=self.prompt_of(data), agent=agent)
+        if event in self.stops:
+            said, again = text_of(data, *self.said_names), data.get("stop_hook_active") is True
+            return HookQuestion(event, STOP, session, text=said, agent=agent, asked_again=again)
+        if event in self.endings:
+            return HookQuestion(event, HAPPENED, session, told={"kind": "session_end"}, agent=agent)
+        return other(event, session, self.silent, data)
+
+    def event_of(self, data: dict[str, Any], event: str) -> str:
+        """Return the event of a payload, by the one of its names that is used here."""
+        named = text_of(data, *self.event_names) or event
+        return self.aliases.get(named, named)
+
+    def session_of(self, data: dict[str, Any]) -> str:
+        """Return the session of a payload."""
+        return text_of(data, *self.session_names)
+
+    def call_of(self, data: dict[str, Any], event: str) -> Call:
+        """Return the call of a payload."""
+        del event
+        return Call(text_of(data, "tool_name"), data.get("tool_input"), text_of(data, *self.id_names))
+
+    def outcome_of(self, data: dict[str, Any], event: str) -> tuple[str, Any]:
+        """Return the status of a result, and what the tool gave."""
+        status = self.results[event]
+        names = self.error_names if status == "error" else self.output_names
+        return status, next((data[name] for name in names if name in data), None)
+
+    def prompt_of(self, data: dict[str, Any]) -> str:
+        """Return what a person wrote."""
+        return text_of(data, *self.prompt_names)
 
     def allow(self, question: HookQuestion) -> HookAnswer:
         """Let the agent go on: nothing on standard output, so that the user's own permissions count."""
@@ -118,8 +175,9 @@ class AgentDialect:
         return self.deny(question, text)
 
     def refuse_prompt(self, question: HookQuestion, text: str, *, ends: bool = False) -> HookAnswer:
-        """Refuse what a person wrote."""
-        del ends
+        """Refuse what a person wrote, where that is possible."""
+        if self.denies_prompts:
+            return self.deny(question, text, ends=ends)
         return self.warn(self.allow(question), text)
 
     def hold(self, question: HookQuestion, text: str) -> HookAnswer:
@@ -151,17 +209,6 @@ def object_of(data: dict[str, Any], name: str) -> dict[str, Any]:
     """Return a value that should be an object; an empty one where it is another thing, which the gate refuses."""
     value = data.get(name)
     return value if isinstance(value, dict) else {}
-
-
-def result(event: str, session: str, call: Call, *, failed: bool, output: Any, agent: str = "") -> HookQuestion:
-    """Return the question of a result: it is told to the gate."""
-    told = {"kind": "tool_result", "status": "error" if failed else "ok", "output": output}
-    return HookQuestion(event, HAPPENED, session, call=call, told=told, agent=agent)
-
-
-def happened(event: str, session: str, told: dict[str, Any], agent: str = "") -> HookQuestion:
-    """Return the question of an event that is only told to the gate."""
-    return HookQuestion(event, HAPPENED, session, told=told, agent=agent)
 
 
 def other(event: str, session: str, silent: frozenset[str], data: dict[str, Any]) -> HookQuestion:

@@ -6,30 +6,23 @@ import fcntl
 import logging
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from threading import RLock
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from stream_guard.alerting.alerts import decode_alert, encode_alert
 from stream_guard.errors import StoreError
 from stream_guard.judge.model import Alert
-from stream_guard.storage.sqlite_files import (
-    PRIVATE,
-    SqliteMark,
-    create_private,
-    explain_failure,
-    refuse_other_files,
-    write_mark,
-)
+from stream_guard.storage.sqlite_files import PRIVATE, SqliteFile, SqliteMark, explain_failure
 
 MARK: Final = SqliteMark(
     "an outbox",
     application=0x53_47_4F_42,  # "SGOB"
     version=1,
     other_version="let the stream_guard that wrote it send what is in it, then move the file away",
+    full="no space left for alerts that wait to be sent; free some and run again, nothing is lost",
+    damaged="the outbox is damaged; move it away, and look there for what was not sent",
 )
 
 State: TypeAlias = Literal["waiting", "held", "active", "sent", "summed", "dead"]
@@ -66,7 +59,7 @@ class Queued(NamedTuple):
     alert: Alert
 
 
-class AlertOutbox:
+class AlertOutbox(SqliteFile):
     """Alerts by sink, in one SQLite file that one process at a time sends from; any thread may use it.
 
     What ``put`` was given is on disk when it returns. An alert that a sink had before is not queued for it again, as
@@ -74,21 +67,11 @@ class AlertOutbox:
     """
 
     def __init__(self, path: Path, *, max_bytes: int = 1 << 30, shared: bool = False) -> None:
-        self.path = path
         self._max_bytes = max_bytes
-        self._guard = RLock()
         self._room = 0  # bytes that may come in before the size is looked at again
-        self._lock = -1
-        self._db: sqlite3.Connection | None = None
-        try:
-            if not shared:  # whoever only looks, or asks for another try, does not disturb whoever sends
-                self._lock = self._claim()
-            create_private(path)
-            self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None, check_same_thread=False)
-            self._prepare(self._db)
-        except (sqlite3.Error, OSError, StoreError) as error:
-            self.close()
-            raise error if isinstance(error, StoreError) else self._explain(error) from error
+        # Whoever only looks, or asks for another try, does not disturb whoever sends.
+        self._claimed = -1 if shared else _claim(path)
+        super().__init__(path, MARK, _prepare, patience=10.0)
 
     def put(self, rows: Iterable[tuple[str, Alert, State]], now: float) -> int:
         """Queue alerts, each for a sink; return how many are new there. They are on disk then; StoreError otherwise."""
@@ -99,7 +82,7 @@ class AlertOutbox:
         if not values:
             return 0
         self._make_room(sum(_ROW + 2 * len(row[-1]) for row in values))
-        with self._transaction(durable=True) as db:
+        with self.write(durable=True) as db:
             before = db.total_changes
             db.executemany(
                 "INSERT INTO outbox (sink, alert, subject, state, queued, due, body) VALUES (?, ?, ?, ?, ?, ?, ?) "
@@ -122,12 +105,12 @@ class AlertOutbox:
 
     def next_due(self, sink: str) -> float | None:
         """Return when the first waiting row may be sent; None when none waits."""
-        [(due,)] = self._query("SELECT min(due) FROM outbox WHERE sink = ? AND state = 'waiting'", sink)
+        [(due,)] = self.query("SELECT min(due) FROM outbox WHERE sink = ? AND state = 'waiting'", sink)
         return due if due is None else float(due)
 
     def oldest(self, sink: str, state: State) -> float | None:
         """Return when the oldest row in a state was queued; None when there is none."""
-        [(queued,)] = self._query("SELECT min(queued) FROM outbox WHERE sink = ? AND state = ?", sink, state)
+        [(queued,)] = self.query("SELECT min(queued) FROM outbox WHERE sink = ? AND state = ?", sink, state)
         return queued if queued is None else float(queued)
 
     def depths(self, sink: str) -> dict[str, int]:
@@ -135,11 +118,11 @@ class AlertOutbox:
         # A seek for each state: what was sent is by far the most, and nobody asks for it.
         states: tuple[State, ...] = ("waiting", "held", "active", "dead")
         sql = "SELECT count(*) FROM outbox WHERE sink = ? AND state = ?"
-        return {state: self._query(sql, sink, state)[0][0] for state in states}
+        return {state: self.query(sql, sink, state)[0][0] for state in states}
 
     def sinks(self) -> dict[str, int]:
         """Return the sinks that something waits for, and how much."""
-        rows = self._query(
+        rows = self.query(
             "SELECT sink, count(*) FROM outbox WHERE state IN ('waiting', 'held') GROUP BY sink ORDER BY sink"
         )
         return dict(rows)
@@ -147,13 +130,13 @@ class AlertOutbox:
     def finish(self, rows: Sequence[Queued], state: Literal["sent", "summed"] = "sent") -> None:
         """Say that the sink has these; of what was sent, only the id is kept."""
         body = "body" if state == "summed" else "x''"
-        with self._transaction() as db:
+        with self.write() as db:
             sql = f"UPDATE outbox SET state = ?, problem = '', body = {body} WHERE number = ?"  # noqa: S608  # no value is in the text
             db.executemany(sql, [(state, row.number) for row in rows])
 
     def activate(self, rows: Sequence[Queued], until: float) -> None:
         """Say that the receiver has these and shows them until then; of one subject, only the latest stays active."""
-        with self._transaction() as db:
+        with self.write() as db:
             for row in rows:
                 subject = subject_of(row.alert)
                 db.execute(
@@ -170,7 +153,7 @@ class AlertOutbox:
 
     def hasten(self, sink: str, now: float) -> None:
         """Let everything that was put off be sent now."""
-        with self._transaction() as db:
+        with self.write() as db:
             db.execute("UPDATE outbox SET due = ? WHERE sink = ? AND state = 'waiting' AND due > ?", (now, sink, now))
 
     def bury(self, rows: Sequence[Queued], problem: str) -> None:
@@ -182,7 +165,7 @@ class AlertOutbox:
         if not rows:
             return
         sink = rows[0].sink
-        with self._transaction(durable=True) as db:
+        with self.write(durable=True) as db:
             db.executemany("UPDATE outbox SET state = 'summed' WHERE number = ?", [(row.number,) for row in rows])
             db.executemany(
                 "INSERT INTO outbox (sink, alert, subject, state, queued, due, body) "
@@ -193,7 +176,7 @@ class AlertOutbox:
     def retry(self, sink: str, now: float, state: State = "dead") -> int:
         """Queue what was given up, or summed up, once more; return how many. A sink of no name means all."""
         where, values = ("AND sink = ?", (sink,)) if sink else ("", ())
-        with self._transaction(durable=True) as db:
+        with self.write(durable=True) as db:
             before = db.total_changes
             db.execute(
                 f"UPDATE outbox SET state = 'waiting', due = ?, queued = ?, tries = 0 WHERE state = ? {where}",  # noqa: S608  # no value is in the text
@@ -204,33 +187,30 @@ class AlertOutbox:
     def drop(self, sink: str, state: State) -> int:
         """Forget the rows of a state; return how many there were."""
         where, values = ("AND sink = ?", (sink,)) if sink else ("", ())
-        with self._transaction() as db:
+        with self.write() as db:
             before = db.total_changes
             db.execute(f"DELETE FROM outbox WHERE state = ? {where}", (state, *values))  # noqa: S608  # no value is in the text
             return db.total_changes - before
 
     def prune(self, before: float) -> None:
         """Forget what was sent or summed up before then. Dead letters stay until somebody decides about them."""
-        with self._transaction() as db:
+        with self.write() as db:
             db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed') AND queued < ?", (before,))
 
     def close(self) -> None:
-        """Close the file. Closing twice is harmless."""
-        with self._guard:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
-            if self._lock >= 0:
-                os.close(self._lock)
-                self._lock = -1
+        """Close the file, and let others send from it. Closing twice is harmless."""
+        super().close()
+        if self._claimed >= 0:
+            os.close(self._claimed)
+            self._claimed = -1
 
     def _set(self, change: str, values: tuple[object, ...], rows: Sequence[Queued]) -> None:
-        with self._transaction() as db:
+        with self.write() as db:
             sql = f"UPDATE outbox SET {change} WHERE number = ?"  # noqa: S608  # no value is in the text
             db.executemany(sql, [(*values, row.number) for row in rows])
 
     def _rows(self, rest: str, *values: object) -> list[Queued]:
-        rows = self._query(f"SELECT {_COLUMNS} FROM outbox {rest}", *values)  # noqa: S608  # no value is in the text
+        rows = self.query(f"SELECT {_COLUMNS} FROM outbox {rest}", *values)  # noqa: S608  # no value is in the text
         found: list[Queued] = []
         for row in rows:
             try:
@@ -242,39 +222,15 @@ class AlertOutbox:
     def _bury_unreadable(self, number: int, sink: str, error: Exception) -> None:
         """Keep a row that holds no alert any more out of the way of the others; its bytes stay where they are."""
         _logger.error("%s: row %d for %s cannot be read and is set aside: %s", self.path, number, sink, error)
-        with self._transaction() as db:
+        with self.write() as db:
             db.execute("UPDATE outbox SET state = 'damaged' WHERE number = ?", (number,))
-
-    def _query(self, sql: str, *values: object) -> list[Any]:
-        with self._guard:
-            try:
-                return self._connection().execute(sql, values).fetchall()
-            except sqlite3.Error as error:
-                raise self._explain(error) from error
-
-    @contextmanager
-    def _transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Write all or nothing. Only what comes in has to reach the disk: what was sent may be sent again."""
-        with self._guard:
-            db = self._connection()
-            try:
-                db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                db.execute("BEGIN IMMEDIATE")
-                yield db
-                db.execute("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error):  # the first error says what is wrong
-                    db.execute("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise self._explain(error) from error
-                raise
 
     def _make_room(self, needed: int) -> None:
         """Make room where the outbox is full; how full it is, is not asked for each alert."""
         if needed > self._room:
             self._room = self._max_bytes - self._size()
         if self._room < 0:
-            with self._transaction() as db:
+            with self.write() as db:
                 db.execute("DELETE FROM outbox WHERE state IN ('sent', 'summed')")
             self._room = self._max_bytes - self._size()
         if self._room < 0:
@@ -285,51 +241,32 @@ class AlertOutbox:
         self._room -= needed
 
     def _size(self) -> int:
-        [(size,)] = self._query(
+        [(size,)] = self.query(
             "SELECT (page_count - freelist_count) * page_size "
             "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
         )
         return int(size)
 
-    def _claim(self) -> int:
-        lock = os.open(f"{self.path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
-            raise StoreError(
-                f"{self.path}: another process sends from this outbox; stop it, or set delivery.outbox for each"
-            ) from None
-        return lock
 
-    def _prepare(self, db: sqlite3.Connection) -> None:
-        refuse_other_files(db, self.path, MARK)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("BEGIN IMMEDIATE")
-        write_mark(db, MARK)
-        db.execute(_TABLE)
-        for index in _INDEXES:
-            db.execute(index)
-        db.execute("COMMIT")
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._db is None:
-            raise StoreError(f"{self.path}: the outbox is closed")
-        return self._db
-
-    def _explain(self, error: Exception) -> StoreError:
-        return explain_failure(self.path, error, _ADVICE)
+def _claim(path: Path) -> int:
+    """Take the right to send from an outbox, for as long as what is returned is open."""
+    try:
+        lock = os.open(f"{path}.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, PRIVATE)
+    except OSError as error:
+        raise explain_failure(path, error, MARK) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise StoreError(
+            f"{path}: another process sends from this outbox; stop it, or set delivery.outbox for each"
+        ) from None
+    return lock
 
 
-_ADVICE: Final = (
-    ("full", "no space left for alerts that wait to be sent; free some and run again, nothing is lost"),
-    ("No space", "no space left for alerts that wait to be sent; free some and run again, nothing is lost"),
-    ("not a database", "not an outbox of stream_guard; choose another path"),
-    ("malformed", "the outbox is damaged; move it away, and look there for what was not sent"),
-    ("readonly", "the outbox cannot be written; check the rights of the file and of its folder"),
-    ("unable to open", "the outbox cannot be opened; its folder must exist and be writable"),
-    ("No such file", "the outbox cannot be opened; its folder must exist and be writable"),
-)
+def _prepare(db: sqlite3.Connection) -> None:
+    for statement in (_TABLE, *_INDEXES):
+        db.execute(statement)
 
 
 def subject_of(alert: Alert) -> bytes:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, Protocol, TypeAlias
@@ -15,19 +14,19 @@ from typing import Any, Final, Protocol, TypeAlias
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
 from stream_guard.redaction import redact_text
-from stream_guard.storage.sqlite_files import (
-    SqliteMark,
-    create_private,
-    explain_failure,
-    refuse_other_files,
-    write_mark,
-)
+from stream_guard.storage.sqlite_files import SqliteFile, SqliteMark
 
 Value: TypeAlias = str | int | float | None
 Row: TypeAlias = tuple[Any, ...]
 
 _logger = logging.getLogger(__name__)
-_MARK: Final = SqliteMark("a history", application=0x53_47_48_49)  # "SGHI"
+_MARK: Final = SqliteMark(
+    "a history",
+    application=0x53_47_48_49,  # "SGHI"
+    full="no space left for the history; free some and try again, what was written stands",
+    damaged="the history is damaged; restore it from a backup, or start a new one elsewhere",
+    locked="another process has been writing to this history for too long; see what it waits for",
+)
 _PATIENCE: Final = 10.0  # seconds to wait for another process that writes
 
 VERSION: Final = 3  # of the tables below, in the SQL that SQLite and Postgres share
@@ -195,79 +194,30 @@ def _name_records(statements: Statements) -> None:
             statements.run("UPDATE sg_rulings SET record = ? WHERE attempt = ?", record, attempt)
 
 
-class SqliteDatabase:
-    """A history in one file with a write-ahead log: a process that is killed leaves its last transaction."""
+class SqliteDatabase(SqliteFile):
+    """A history in one file."""
 
     def __init__(self, path: Path, key: bytes = b"") -> None:
-        self.path = path
         self.key = key
-        self._lock = RLock()
-        self._db: sqlite3.Connection | None = None
-        try:
-            create_private(path)  # SQLite gives its log the mode of the file
-            self._db = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
-            refuse_other_files(self._db, path, _MARK)
-            self._db.execute("PRAGMA journal_mode = WAL")
-            with self.transaction() as statements:
-                write_mark(self._db, _MARK)
-                prepare(statements, str(path))
-        except (sqlite3.Error, StoreError) as error:
-            self.close()
-            raise error if isinstance(error, StoreError) else self._explain(error) from error
+        super().__init__(path, _MARK, lambda _: prepare(self, str(path)), patience=_PATIENCE)
 
     def run(self, sql: str, *values: Value) -> list[Row]:
         """Run one statement of the transaction that is open."""
-        if self._db is None:
-            raise StoreError(f"{self.path}: the history is closed")
-        return self._db.execute(sql, values).fetchall()
+        return self.connection().execute(sql, values).fetchall()
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
         """Begin as a writer, so that nothing that is read inside changes before the end."""
-        with self._lock:
-            try:
-                self.run(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-                self.run("BEGIN IMMEDIATE")
-                yield self
-                self.run("COMMIT")
-            except BaseException as error:
-                with suppress(sqlite3.Error, StoreError):  # the first error says what is wrong
-                    self.run("ROLLBACK")
-                if isinstance(error, sqlite3.Error):
-                    raise self._explain(error) from error
-                raise
+        with self.write(durable=durable):
+            yield self
 
     def read(self, sql: str, *values: Value) -> list[Row]:
         """Return the rows of one query."""
-        with self._lock:
-            try:
-                return self.run(sql, *values)
-            except sqlite3.Error as error:
-                raise self._explain(error) from error
+        return self.query(sql, *values)
 
     def time(self) -> float:
         """Return this machine's time."""
         return time.time()
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
-
-    def _explain(self, error: sqlite3.Error) -> StoreError:
-        return explain_failure(self.path, error, _ADVICE)
-
-
-_ADVICE: Final = (
-    ("locked", "another process has been writing to this history for too long; see what it waits for"),
-    ("full", "no space left for the history; free some and try again, what was written stands"),
-    ("not a database", "not a history of stream_guard; choose another path"),
-    ("malformed", "the history is damaged; restore it from a backup, or start a new one elsewhere"),
-    ("readonly", "the history cannot be written; check the rights of the file and of its folder"),
-    ("unable to open", "the history cannot be opened; its folder must exist and be writable"),
-)
 
 
 _LOCK: Final = 0x53_47_48_49  # held by every transaction that writes: the audit chain has one end

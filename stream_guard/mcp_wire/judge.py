@@ -7,9 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
+from stream_guard.agent_hooks.asking import doubts, finding, plain, refusal
 from stream_guard.agent_hooks.client import GateError
-from stream_guard.agent_hooks.gateless import plain
-from stream_guard.agent_hooks.reasons import doubts, finding, refusal
 from stream_guard.http.traceparent import trace_labels
 from stream_guard.judge.model import Json
 from stream_guard.mcp_wire.messages import NOT_VALID, BadMessageError, Message

@@ -24,8 +24,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from stream_guard.agent_hooks.asking import finding, refusal
 from stream_guard.agent_hooks.client import GateError
-from stream_guard.agent_hooks.reasons import finding, refusal
 from stream_guard.errors import SettingsError, StreamGuardError
 from stream_guard.guard.gate import Gate
 from stream_guard.history import audit

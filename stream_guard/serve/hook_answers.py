@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from stream_guard.agent_hooks.asking import Asking
+from stream_guard.agent_hooks.asking import Asking, question_of, spoken
 from stream_guard.agent_hooks.client import MARK, GateError
 from stream_guard.agent_hooks.command import CHOICES
 from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.own_answers import question_of, spoken
 from stream_guard.agent_hooks.question import HookAnswer
 from stream_guard.judge.model import Json
 from stream_guard.policy.message_parts import did_you_mean, show

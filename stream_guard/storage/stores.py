@@ -6,25 +6,20 @@ import sqlite3
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from math import isnan, nan
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from stream_guard.errors import StoreError
 from stream_guard.judge.ports import ALERT_ROWS
 from stream_guard.judge.rows import append
-from stream_guard.storage.sqlite_files import (
-    SqliteMark,
-    create_private,
-    explain_failure,
-    refuse_other_files,
-    write_mark,
-)
+from stream_guard.storage.sqlite_files import SqliteFile, SqliteMark
 
 MARK: Final = SqliteMark(
     "a checkpoint",
     application=0x53_47_43_50,  # "SGCP"
+    full="no space left for the checkpoint; free some and run again, the last commit stands",
+    damaged="the checkpoint is damaged; move it away and start from the beginning of the input",
+    locked="another process uses this checkpoint; stop it, or give each run its own file",
     version=2,  # the blobs have versions of their own
     earlier=(1,),  # without changes behind blobs
     other_version="finish the run with the stream_guard that wrote it, or move the file away and start from the "
@@ -113,7 +108,7 @@ class MemoryStore:
         """Nothing is open."""
 
 
-class CheckpointStore:
+class CheckpointStore(SqliteFile):
     """A store in one SQLite file; ``commit`` writes all changes or none.
 
     A process that is killed leaves the state of its last commit. One process at a time uses the file; its lock ends
@@ -124,19 +119,11 @@ class CheckpointStore:
     is_shared: Final = False
 
     def __init__(self, path: Path, *, synced: bool = False) -> None:
-        self.path = path
         self._synced = synced
         self._puts: dict[str, tuple[bytes, float | None]] = {}
         self._drops: set[str] = set()
-        self._db: sqlite3.Connection | None = None
-        try:
-            create_private(path)
-            # A guard uses it from many threads, one at a time.
-            self._db = sqlite3.connect(path, timeout=1.0, isolation_level=None, check_same_thread=False)
-            self._prepare(self._db)
-        except (sqlite3.Error, StoreError) as error:
-            self.close()
-            raise error if isinstance(error, StoreError) else self._explain(error) from error
+        # A guard uses it from many threads, one at a time; the file is locked until the process ends.
+        super().__init__(path, MARK, self._prepare, patience=1.0, exclusive=True)
 
     def get(self, session_id: str) -> bytes | None:
         """Return what was put last, committed or not, or None."""
@@ -145,7 +132,7 @@ class CheckpointStore:
             return put[0]
         if session_id in self._drops:
             return None
-        rows = self._query("SELECT blob FROM sessions WHERE id = ?", _key(session_id))
+        rows = self.query("SELECT blob FROM sessions WHERE id = ?", _key(session_id))
         return rows[0][0] if rows else None
 
     def put(self, session_id: str, blob: bytes, deadline: float | None) -> None:
@@ -160,7 +147,7 @@ class CheckpointStore:
 
     def deadlines(self) -> Iterator[tuple[str, float | None]]:
         """Yield every session there is, with its deadline."""
-        rows = self._query("SELECT id, deadline FROM sessions ORDER BY rowid")
+        rows = self.query("SELECT id, deadline FROM sessions ORDER BY rowid")
         found: dict[str, float | None] = {raw.decode("utf-8", "surrogatepass"): deadline for raw, deadline in rows}
         found |= {session_id: deadline for session_id, (_, deadline) in self._puts.items()}
         for session_id, deadline in found.items():
@@ -170,7 +157,7 @@ class CheckpointStore:
     def alerts(self) -> list[bytes]:
         """Return the committed rows of alerts that are not told yet."""
         begin = _key(ALERT_ROWS)
-        found = self._query("SELECT blob FROM sessions WHERE id >= ? AND id < ? ORDER BY rowid", begin, begin + b"\xff")
+        found = self.query("SELECT blob FROM sessions WHERE id >= ? AND id < ? ORDER BY rowid", begin, begin + b"\xff")
         return [blob for (blob,) in found]
 
     def together(self, names: Iterable[str], work: Callable[[], Answer]) -> Answer:
@@ -185,11 +172,10 @@ class CheckpointStore:
 
         After a StoreError nothing is written, and the same commit can be tried again.
         """
-        db = self._connection()
+        self.connection()  # one that is closed takes nothing
         if not (self._puts or self._drops or meta):
             return
-        try:
-            db.execute("BEGIN IMMEDIATE")
+        with self.write(durable=self._synced) as db:
             db.executemany("DELETE FROM sessions WHERE id = ?", [(_key(session_id),) for session_id in self._drops])
             db.executemany(
                 "INSERT INTO sessions VALUES (?, ?, ?) "
@@ -199,67 +185,24 @@ class CheckpointStore:
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", meta.items()
             )
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            with suppress(sqlite3.Error):  # the first error says what is wrong
-                db.execute("ROLLBACK")
-            raise self._explain(error) from error
         self._puts.clear()
         self._drops.clear()
 
     def meta(self) -> Mapping[str, bytes]:
         """Return the meta data of all commits, the latest of each name."""
-        return dict(self._query("SELECT name, value FROM meta"))
+        return dict(self.query("SELECT name, value FROM meta"))
 
     def size(self) -> int:
         """Return how many bytes the file has."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def close(self) -> None:
-        """Close the file; uncommitted changes are lost."""
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-
     def _prepare(self, db: sqlite3.Connection) -> None:
-        # Before the first read: from here on the file is locked until the process ends.
-        db.execute("PRAGMA locking_mode = EXCLUSIVE")
-        refuse_other_files(db, self.path, MARK)
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute(f"PRAGMA synchronous = {'FULL' if self._synced else 'NORMAL'}")
-        db.execute("BEGIN IMMEDIATE")
-        write_mark(db, MARK)
         # With rowids: blobs in the leaves of the primary key made commits four times slower (measured).
         db.execute(
             "CREATE TABLE IF NOT EXISTS sessions (id BLOB PRIMARY KEY NOT NULL, blob BLOB NOT NULL, deadline REAL)"
         )
         db.execute("CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL)")
         _join_changes(db)
-        db.execute("COMMIT")
-
-    def _connection(self) -> sqlite3.Connection:
-        if self._db is None:
-            raise StoreError(f"{self.path}: the checkpoint is closed")
-        return self._db
-
-    def _query(self, sql: str, *values: bytes) -> list[Any]:
-        try:
-            return self._connection().execute(sql, values).fetchall()
-        except sqlite3.Error as error:
-            raise self._explain(error) from error
-
-    def _explain(self, error: sqlite3.Error) -> StoreError:
-        return explain_failure(self.path, error, _ADVICE)
-
-
-_ADVICE: Final = (
-    ("locked", "another process uses this checkpoint; stop it, or give each run its own file"),
-    ("full", "no space left for the checkpoint; free some and run again, the last commit stands"),
-    ("not a database", "not a checkpoint of stream_guard; choose another path"),
-    ("malformed", "the checkpoint is damaged; move it away and start from the beginning of the input"),
-    ("readonly", "the checkpoint cannot be written; check the rights of the file and of its folder"),
-    ("unable to open", "the checkpoint cannot be opened; its folder must exist and be writable"),
-)
 
 
 def _join_changes(db: sqlite3.Connection) -> None:

@@ -50,7 +50,7 @@ def main() -> None:
 
         def in_file() -> CheckpointStore:
             store = CheckpointStore(folder / f"{time.time()}.db", synced=True)
-            store._connection().execute("PRAGMA wal_autocheckpoint = 0")  # its log only grows, and can be measured
+            store.connection().execute("PRAGMA wal_autocheckpoint = 0")  # its log only grows, and can be measured
             return store
 
         def log_of_file(store: CheckpointStore) -> int:

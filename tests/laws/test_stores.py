@@ -248,7 +248,7 @@ def test_after_a_full_disk_the_last_commit_stands_and_the_next_try_can_succeed(t
     store = CheckpointStore(path)
     store.put("s", b"first", None)
     store.commit({"number": b"1"})
-    db = store._connection()
+    db = store.connection()
     [(pages,)] = db.execute("PRAGMA page_count")
     db.execute(f"PRAGMA max_page_count = {pages + 1}")
     store.put("s", b"second", None)

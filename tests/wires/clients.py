@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from stream_guard.agent_hooks.asking import refusal
 from stream_guard.agent_hooks.client import GateClient, RunningGate
-from stream_guard.agent_hooks.reasons import refusal
 from stream_guard.mcp_proxy.http_relay import HttpRelay, make_proxy
 from stream_guard.mcp_wire.judge import McpJudge
 from stream_guard.mcp_wire.relay import Relay

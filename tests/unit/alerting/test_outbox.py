@@ -116,7 +116,7 @@ def test_a_row_that_holds_no_alert_any_more_is_set_aside(world: World, caplog: p
     sink = Receiver()
     queue = world.queue(sink)
     world.put(queue, alert(1), alert(2))
-    with world.outbox._transaction() as db:
+    with world.outbox.write() as db:
         db.execute("UPDATE outbox SET body = x'00' WHERE number = 1")
     world.run(queue)
     assert sink.ids == [alert(2).alert_id]

@@ -135,9 +135,9 @@ def test_what_a_queue_does_for_an_alert_does_not_grow_with_what_is_held_back(wor
 
     def work_of_a_step() -> int:
         world.now += 1e-6  # not long enough to count rows for the metrics
-        world.outbox._connection().set_progress_handler(count, 100)
+        world.outbox.connection().set_progress_handler(count, 100)
         queue.step()
-        world.outbox._connection().set_progress_handler(None, 0)
+        world.outbox.connection().set_progress_handler(None, 0)
         return len(steps)
 
     world.put(queue, *many(500))
