@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         Inquiry,
         Json,
         SessionEnd,
-        Settled,
         Severity,
         Shortfall,
         ToolCall,
@@ -71,7 +70,6 @@ if TYPE_CHECKING:
     from stream_guard.judge.patterns import Regex, ToolPattern, literal, tool_words
     from stream_guard.judge.ports import Answer
     from stream_guard.judge.rule import (
-        SETTLED,
         Example,
         Need,
         NoState,
@@ -122,7 +120,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENT_KINDS",
     "MISSING",
-    "SETTLED",
     "Action",
     "Alert",
     "Answer",
@@ -185,7 +182,6 @@ __all__ = [
     "SessionTimeline",
     "Settings",
     "SettingsError",
-    "Settled",
     "Severity",
     "Shortfall",
     "Sides",
@@ -294,7 +290,6 @@ _MODULES: Final = {
         "Inquiry",
         "Json",
         "SessionEnd",
-        "Settled",
         "Severity",
         "Shortfall",
         "ToolCall",
@@ -331,7 +326,6 @@ _MODULES: Final = {
         "Params",
         "Rule",
         "RuleType",
-        "SETTLED",
         "State",
         "TextPattern",
         "ToolFilter",

@@ -135,13 +135,13 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def on_turn(self, turn: sg.Turn, state: LtlFormulaState) -> sg.Verdict:
         """Take a step."""
         if state.over:
-            return sg.SETTLED
+            return None
         if state.open and state.after in self._monitor.lost:
             # The calls that the previous turn announced did not come: the formula is lost.
             return self._fire(state)
         if state.after in self._monitor.won:
             state.over = True
-            return sg.SETTLED
+            return None
         if self._reads_stop and turn.response.get("stop_reason") is None:
             return sg.Unsure("unevaluable", "a stop_reason")
         facts, is_open = self._facts_of(turn), self._unknown != 0 and not turn.tools and awaits_calls(turn)
@@ -163,7 +163,7 @@ class LtlFormula(sg.Rule[LtlFormulaParams, LtlFormulaState]):
     def on_tool_call(self, call: sg.ToolCall, state: LtlFormulaState) -> sg.Verdict:
         """Add a call that its turn did not list to the facts of the turn."""
         if state.over:
-            return sg.SETTLED
+            return None
         bit = self._tool_bits.get(call.tool, 0)
         if call.index != state.index or state.index < 0 or state.facts & bit == bit:
             return None

@@ -49,7 +49,7 @@ class MaxTurns(sg.Rule[MaxTurnsParams, MaxTurnsState]):
         """Count the turn until there are too many."""
         turns = state.turns + 1
         if turns > self._first_too_many:
-            return sg.SETTLED
+            return None
         state.turns = turns
         if turns != self._first_too_many:
             return None

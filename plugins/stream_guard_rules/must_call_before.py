@@ -165,7 +165,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def on_tool_call(self, call: sg.ToolCall, state: MustCallBeforeState) -> sg.Verdict:
         """Judge ``second`` by what came before it, then remember ``first``."""
         if state.unlocked:
-            return sg.SETTLED
+            return None
         hit = self._judge(call, state) if self._second.matches(call.tool) else None
         late = self._remember_first(call, state)
         return late if hit is None else hit
@@ -184,7 +184,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def on_tool_result(self, result: sg.ToolResult, state: MustCallBeforeState) -> sg.Verdict:
         """Record whether the attempt ran, and whether it succeeded."""
         if state.unlocked:
-            return sg.SETTLED
+            return None
         if not state.firsts and not state.waiting:
             return None
         must_succeed, status = self._must_succeed, result.status
@@ -202,7 +202,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
             state.firsts = ()
             if state.waiting:
                 state.waiting = ()
-            return late or sg.SETTLED
+            return late
         first.standing = _RAN
         if must_succeed:
             first.time = result.time
@@ -213,7 +213,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
     def on_ungated(self, event: sg.Event, state: MustCallBeforeState) -> sg.Verdict:
         """Count ``first``, and what stops or resets it, outside the gate too."""
         if state.unlocked:
-            return sg.SETTLED
+            return None
         # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
         if type(event) is sg.ToolCall:
             return self._remember_first(event, state)

@@ -57,13 +57,12 @@ class MustIncludeText(sg.Rule[MustIncludeTextParams, MustIncludeTextState]):
     def on_turn(self, turn: sg.Turn, state: MustIncludeTextState) -> sg.Verdict:
         """Look for the text until it is found."""
         if state.found:
-            return sg.SETTLED
+            return None
         if not state.responded:
             state.responded = True
-        if self._text not in turn.text:
-            return None
-        state.found = True
-        return sg.SETTLED
+        if self._text in turn.text:
+            state.found = True
+        return None
 
     def on_ungated(self, event: sg.Event, state: MustIncludeTextState) -> sg.Verdict:
         """Look outside the gate too."""

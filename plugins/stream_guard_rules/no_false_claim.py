@@ -91,7 +91,7 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
     def on_turn(self, turn: sg.Turn, state: NoFalseClaimState) -> sg.Verdict:
         """Judge the claim by what was done before."""
         if state.done:
-            return sg.SETTLED
+            return None
         claim = self._claim(turn.text)
         if not claim:
             return None
@@ -104,7 +104,7 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
     def on_tool_call(self, call: sg.ToolCall, state: NoFalseClaimState) -> sg.Verdict:
         """Note the attempt: it may come before the turn that makes it."""
         if state.done:
-            return sg.SETTLED
+            return None
         state.attempt = call.attempt
         if call.index == state.waiting:
             state.claim = ""
@@ -114,7 +114,7 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
         """Note that it was done, or that a claim beside the call was false."""
         if result.status == "ok":
             state.done = True
-            return sg.SETTLED
+            return None
         if state.waiting < 0 or (result.index != state.waiting and result.attempt != state.attempt):
             return None
         state.waiting = -1

@@ -24,7 +24,7 @@ from stream_guard_rules.shared.predicates import (
     predicates_of,
     reads_args,
 )
-from stream_guard_rules.shared.reachable_tools import is_plain_name, reachable_tools
+from stream_guard_rules.shared.reachable_tools import reachable_tools
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first
@@ -127,12 +127,6 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         """The tools it names, where attempts at other tools can neither match nor count."""
         return reachable_tools(self.params.when, self._test, [counter.tool for counter in self._counters])
 
-    def wakes_at(self) -> sg.ToolFilter | None:
-        """The counted tool, where the count is the only predicate."""
-        if self._allowed_count is None or self._counted_tool is None or not is_plain_name(self._counted_tool):
-            return None
-        return sg.ToolPattern([self._counted_tool])
-
     def texts(self) -> Sequence[sg.TextPattern]:
         """The pattern, where it is the only predicate: the engine searches for all texts together."""
         predicate = self._text_predicate
@@ -160,7 +154,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             if self._counted_tool is None or self._counted_tool == call.tool:
                 known[0] += 1
             if self._allowed_count is not None and known[0] <= self._allowed_count:
-                return sg.SETTLED if self._counted_tool is not None else None
+                return None
             numbers = known
         elif self._window_counter is not None and state.session:
             _, tool, seconds, most = self._window_counter
@@ -171,7 +165,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             if self._has_runs and state.forgotten is not None and self._hangs_on_forgotten(call, numbers, state):
                 return FORGOTTEN
         if self._allowed_count is not None and (number := numbers[0]) is not None and number <= self._allowed_count:
-            return sg.SETTLED if self._stays_allowed(state, self._allowed_count) else None
+            return None
         return self._judged(call, numbers)
 
     def _hangs_on_forgotten(self, call: sg.ToolCall, numbers: Numbers, state: ToolGuardState) -> bool:
@@ -197,15 +191,6 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
         # An inline gate knows no window by design: an unknown one stops an attempt only with `enforce_window: inline`.
         unknown = answer is None and None in numbers
         return sg.Unsure("unevaluable", "a time", followup=self._deferred) if unknown else None
-
-    def _stays_allowed(self, state: ToolGuardState, most: int) -> bool:
-        """Whether no attempt can be one too many before the next one at the counted tool."""
-        if self._counted_tool is None:
-            return False
-        if self._window_counter is not None:
-            times = state.windows[0]
-            return len(times) <= most or times[0] <= times[-1] - self._window_counter.seconds
-        return len(state.runs) < 2 and all(counts[0] <= most for counts in state.runs.values())
 
     def on_ungated(self, event: sg.Event, state: ToolGuardState) -> None:
         """Count attempts outside the gate: a session's count spans all of them."""
@@ -237,7 +222,7 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             is_counted = tool is None or tool == call.tool
             if scope == "window":
                 return (_in_window(call.time, state.windows[0], seconds, most if is_counted else 0),)
-            if not is_counted:  # nothing changes, so that the rule may sleep
+            if not is_counted:
                 return state.runs.get(_run_name(call)) or _ZERO_COUNT if self._has_runs else session
             only = _run_of(call, state, 1) if self._has_runs else session
             only[0] += 1

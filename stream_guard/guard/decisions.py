@@ -7,9 +7,9 @@ from operator import itemgetter
 from typing import Final, Literal
 
 from stream_guard.guard.coverage import Coverage
+from stream_guard.judge.content import NO_ANSWER
 from stream_guard.judge.findings import is_answered
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.gaps import NO_ANSWER
 from stream_guard.judge.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
 from stream_guard.judge.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
 from stream_guard.judge.spec import Policy, RuleSpec

@@ -31,14 +31,12 @@ KEY_PATHS: Final = {"run": "run_id", "tool": "tool.name"}
 class BoundRule:
     """One rule of a policy, ready to run.
 
-    A ``plain`` rule needs only its handler and its state, for an event with content and a time. An ``only_gated``
-    rule also has a gate. Only rules of these two sorts can fall asleep.
+    A ``simple`` rule needs only its handler, its state and its gate, for an event with content and a time.
     """
 
     __slots__ = (
         "_lacking",
         "arg_paths",
-        "bit",
         "decoder",
         "default",
         "end",
@@ -56,13 +54,12 @@ class BoundRule:
         "needs_content",
         "needs_turn",
         "number",
-        "only_gated",
         "part_scoped",
-        "plain",
         "reads_args",
         "reads_content",
         "remembers",
         "rule",
+        "simple",
         "slotless",
         "spec",
         "stateless",
@@ -72,13 +69,10 @@ class BoundRule:
         "timer",
         "twin",
         "ungated",
-        "wakes_at",
     )
 
     def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
         self.number = number
-        self.bit = 1 << number
-        self.wakes_at = spec.rule.wakes_at()
         self.spec = spec
         self.rule = rule = spec.rule
         self.tag = fingerprint(spec)
@@ -121,10 +115,9 @@ class BoundRule:
         self.decoder = state_decoder(rule.state_type)
         self.suspect = False
         self._lacking: Any = (spec.id, "")  # compiled, a tuple of a known type would be made anew at every use
-        simple = self.key is None and self.timer is None and spec.hold is None
-        self.plain = simple and self.gate is None
-        needs_nothing = self.stateless and self.ungated is not None  # has no state for `on_ungated`
-        self.only_gated = simple and self.gate is not None and not self.texts and not needs_nothing
+        self.simple = self.key is None and self.timer is None and spec.hold is None
+        if self.gate is not None and self.texts:
+            self.simple = False
 
     def lacking(self, lacks: str) -> Any:
         """Return its id with what it lacked, as that is counted. The last is kept: mostly it lacks the same again."""
@@ -138,7 +131,7 @@ class BoundRule:
 
     def mark_suspect(self) -> None:
         """Save the state before each handler from now on: the rule has raised an exception."""
-        self.suspect, self.plain, self.only_gated = True, False, False
+        self.suspect, self.simple = True, False
 
 
 def overrides(rule: Rule[Any, Any], handler: str) -> bool:

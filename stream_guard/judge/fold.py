@@ -6,43 +6,40 @@ from collections.abc import Set
 from math import inf
 
 from stream_guard.judge.bound import BoundRule, Handler, lacks_key, overrides
-from stream_guard.judge.counts import Counts
-from stream_guard.judge.cross_session import CrossSessionRules, by_key
-from stream_guard.judge.derived_labels import DerivedLabels
-from stream_guard.judge.encoding import decode, encode
-from stream_guard.judge.ends import RuleEnds
-from stream_guard.judge.errors import StreamGuardError
-from stream_guard.judge.evaluation import Evaluation, Findings, Objections
-from stream_guard.judge.excerpts import wanted_places
-from stream_guard.judge.findings import judged_finding
-from stream_guard.judge.gaps import (
+from stream_guard.judge.content import (
     FORGOTTEN,
     NO_CONTENT,
     NO_FIELD,
     NO_KEY,
     NO_TEXT,
+    NOT_ALL_JUDGED,
     UNREADABLE,
     Standing,
     enter,
+    has_text,
     is_unreadable,
+    lacks_content,
+    lacks_text,
     may_be_asked,
     may_have_missed,
 )
-from stream_guard.judge.index import GateGroup, Index, Plan
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.encoding import decode, encode
+from stream_guard.judge.errors import StreamGuardError
+from stream_guard.judge.excerpts import wanted_places
+from stream_guard.judge.findings import DerivedLabels, Evaluation, Findings, Objections, Reporter, judged_finding
+from stream_guard.judge.index import CrossSessionRules, Index, LateQuestions, Plan, by_key
 from stream_guard.judge.key_state import Address, KeyState, Slot
-from stream_guard.judge.late_questions import LateQuestions
 from stream_guard.judge.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.judge.names import ToolNames
 from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
 from stream_guard.judge.remembered import RememberedConditions
-from stream_guard.judge.reporting import Reporter
-from stream_guard.judge.rule import SETTLED, Mode, Verdict
-from stream_guard.judge.rule_loop import ANSWERED, OPENED, RAISED
+from stream_guard.judge.rule import Mode, Verdict
+from stream_guard.judge.rule_loop import ANSWERED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.states import RuleSlots
-from stream_guard.judge.texts import has_text, lacks_content, lacks_text
-from stream_guard.judge.twins import TwinJudge, make_twins, may_vary
+from stream_guard.judge.states import RuleSlots, number_of, state_at
+from stream_guard.judge.twins import TwinJudge, make_twins
 
 
 class Engine:
@@ -86,7 +83,6 @@ class Engine:
         self._slots = RuleSlots(self.bounds, self.counts, max_states)
         self._reporter = Reporter(self.counts, self.derived, len(rules), self._slots, answers)
         self._twins = TwinJudge(self._slots)
-        self._ends = RuleEnds(self.bounds, self._slots, self._reporter, self._fail)
 
     def settle(self, finding: Finding, answer: Answer | None) -> Finding | None:
         """Return what an answer makes of a finding that waited for it, None where nothing is left; count it."""
@@ -96,7 +92,7 @@ class Engine:
     def asks_about(self, tool: str) -> bool:
         """Whether a rule that stops asks about the arguments of a tool."""
         plans = [self.local.calls[tool], *[group.index.calls[tool] for group in self.cross_session]]
-        return any(plan is not None and plan.twins is not None for plan in plans)
+        return any(plan is not None and plan.twins for plan in plans)
 
     def idle_of(self, session_id: str) -> float:
         """Return after how long a silence a session is over, or the state of a key: not before its rules' windows."""
@@ -130,12 +126,39 @@ class Engine:
     ) -> None:
         """Run the rules of a plan over an event, and note what they have against it where ``objections`` are wanted.
 
-        This is the hot path; ``_run`` handles every other case.
+        Where the tool may get other arguments than those sent, the twins of rules that stop are asked first.
         """
+        if plan.twins and (key_state.twinned or (plan.asked is not None and plan.asked.may_get_others(event))):
+            self._run_with_twins(plan, event, Evaluation(event, key_state, memory, out, objections))
+        else:
+            self._run_plan(plan, event, key_state, memory, out, objections)
+        if key_state.cut and type(event) is ToolCall:
+            self._doubt_cut(plan, event, Evaluation(event, key_state, memory, [], objections))
+
+    def _run_with_twins(self, plan: Plan, event: Event, evaluation: Evaluation) -> None:
+        """Run the twins of a plan and then its rules. A call where a twin fires and its rule does not is contested."""
+        key_state, objections = evaluation.key_state, evaluation.objections
+        fired, taken = self._twins.ask(plan.twins, event, evaluation)
+        self._run_plan(plan, event, key_state, evaluation.memory, evaluation.findings, objections)
+        self._twins.settle(taken, key_state)
+        if fired and objections is not None and type(event) is ToolCall:
+            against = {one.rule for one in objections}
+            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
+            if doubted:
+                self._reporter.contest(doubted, event, evaluation)
+
+    def _run_plan(
+        self,
+        plan: Plan,
+        event: Event,
+        key_state: KeyState,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None,
+    ) -> None:
+        """Run the rules of a plan. This is the hot path; ``_run`` handles every other case."""
         if plan.watch is not None and not plan.watch.look(event, self.counts):
             plan.watch = None
-        if plan.waking & key_state.asleep:
-            key_state.asleep &= ~plan.waking
         if (
             (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
             or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
@@ -145,73 +168,31 @@ class Engine:
         ):
             self._run_all(plan, event, Evaluation(event, key_state, memory, out, objections))
             return
-        if asleep := key_state.asleep & (plan.mask if event.time is not None else plan.untimed_mask):
-            plan = plan.awake.get(asleep) or plan.without(asleep)
-        answers: list[HandlerAnswer] | None = None
-        if plan.loop is not None:
-            answers = plan.loop.run(event, memory, key_state.slots)
+        answers = None if plan.loop is None else plan.loop.run(event, memory, key_state.slots)
         found = () if plan.texts is None else plan.texts.waiting_for(event)
         if answers is None and not plan.full and not found:
             return
         evaluation = Evaluation(event, key_state, memory, out, objections)
         if answers is not None:
-            self._take(answers, event, evaluation)
+            self._take(answers, evaluation)
         for bound, handle in plan.full:
             self._run(bound, handle, event, evaluation)
         for bound, handle in found:  # which wait for a text that the event has, or may have
             self.counts.texts[bound.spec.id] += 1
             self._run(bound, handle, event, evaluation, text_found=not lacks_text(event))
 
-    def run_twinned(
-        self,
-        plan: Plan,
-        event: Event,
-        key_state: KeyState,
-        memory: Set[int],
-        out: Findings,
-        objections: Objections | None = None,
-    ) -> None:
-        """Run a plan, some rules of which stop and ask about arguments, as ``run`` does, and their twins before them.
-
-        Where a twin fires and its rule does not, the call is contested.
-        """
-        if plan.twins is None or not (key_state.twinned or may_vary(plan, event)):
-            self.run(plan, event, key_state, memory, out, objections)
-            return
-        evaluation = Evaluation(event, key_state, memory, out, objections)
-        fired, taken = self._twins.ask(plan.twins, event, evaluation)
-        self.run(plan, event, key_state, memory, out, objections)
-        self._twins.settle(taken, key_state)
-        if fired and objections is not None and type(event) is ToolCall:
-            against = {one.rule for one in objections}
-            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
-            if doubted:
-                self._reporter.contest(doubted, event, evaluation)
-
-    def _take(self, answers: list[HandlerAnswer], event: Event, evaluation: Evaluation) -> None:
+    def _take(self, answers: list[HandlerAnswer], evaluation: Evaluation) -> None:
         """Take what the rules of the hot path answered, in the order of their answers."""
-        for sort, whose, value in answers:
-            if sort == OPENED:
-                self._run_behind(whose, event, evaluation)
-                continue
-            bound: BoundRule = whose
-            if value is SETTLED:
-                evaluation.key_state.asleep |= bound.bit
-            elif type(value) is Unsure:
-                self._reporter.count_unsure(bound, value, evaluation)
-            elif sort == ANSWERED:
-                self._reporter.report(bound, value, evaluation, bound.number)
-            elif sort == RAISED:
+        for sort, rule, value in answers:
+            bound: BoundRule = rule
+            if sort == RAISED:
                 self._fail(bound, value, evaluation)
-            else:
+            elif sort != ANSWERED:
                 self._reporter.count_unevaluable(bound, evaluation, NO_FIELD)
-
-    def _run_behind(self, group: GateGroup, event: Event, evaluation: Evaluation) -> None:
-        """Note whose end must be judged, and run the rules behind an open gate that the hot path cannot run."""
-        for number in group.ends:
-            self._slots.get(self.bounds[number], number, evaluation.key_state).opened = True
-        for bound, handle in group.rest:
-            self._run(bound, handle, event, evaluation)
+            elif isinstance(value, Unsure):
+                self._reporter.count_unsure(bound, value, evaluation)
+            else:
+                self._reporter.report(bound, value, evaluation, bound.number)
 
     def _run_all(self, plan: Plan, event: Event, evaluation: Evaluation) -> None:
         """Run a plan over an event that leaves something out; ``_run`` checks what each rule needs."""
@@ -284,7 +265,7 @@ class Engine:
             if not doubt:
                 return verdict
             self._reporter.count_unevaluable(bound, evaluation, doubt)  # it fires, if the rule applies
-        elif verdict is None or bound.wakes_at is not None:
+        else:
             self._take_silence(bound, event, evaluation, asked=asked)
         return None
 
@@ -367,19 +348,15 @@ class Engine:
             self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
         return None if is_unknown else hit
 
-    def doubt_cut(
-        self, plan: Plan, call: Event, key_state: KeyState, memory: Set[int], objections: Objections | None
-    ) -> None:
+    def _doubt_cut(self, plan: Plan, call: ToolCall, evaluation: Evaluation) -> None:
         """Count a call that rules let pass although they have forgotten what was before, and judge by that."""
-        if type(call) is not ToolCall:
-            return
-        evaluation = Evaluation(call, key_state, memory, [], objections)
-        objecting = {objection.rule for objection in objections or ()}
+        key_state = evaluation.key_state
+        objecting = {objection.rule for objection in evaluation.objections or ()}
         for bound in plan.rules:
             if bound.number not in key_state.cut or bound.number in objecting or not bound.rule.rests_on_memory(call):
                 continue
             is_addressed = bound.key is None or bound.key(call) is not None
-            if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, memory):
+            if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, evaluation.memory):
                 self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
 
     def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
@@ -403,7 +380,24 @@ class Engine:
 
     def fire(self, key_state: KeyState, now: float, out: Findings, after: float = -inf) -> None:
         """Call ``on_deadline`` of the rules whose deadline is after one time, and not after another, in their order."""
-        self._ends.fire(key_state, now, out, after)
+        timers = key_state.timers
+        while due := [(time, str(address), address) for address, time in timers.items() if after < time <= now]:
+            deadline, _, address = min(due)
+            bound = self.bounds[number_of(address)]
+            del timers[address]
+            state = state_at(bound, key_state.slots.get(address))
+            evaluation = Evaluation(None, key_state, key_state.memory, out)
+            try:
+                hit = bound.rule.on_deadline(deadline, state)
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, evaluation)
+                continue
+            self._slots.set_timer(bound, address, state, key_state)
+            # A deadline that does not move forward would be called for ever.
+            if timers.get(address, deadline + 1) <= deadline:
+                del timers[address]
+            if hit is not None:
+                self._reporter.report(bound, hit, evaluation, address, at="deadline", time=deadline)
 
     def restore(self, key_state: KeyState) -> None:
         """Set what is made from the slots of a restored key state."""
@@ -411,12 +405,42 @@ class Engine:
 
     def end(self, key_state: KeyState, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
         """Call ``on_session_end`` of the rules: the scope of a whole trace ends."""
-        self._ends.end(key_state, end, out, index or self.local, part_only=False)
+        for bound in (index or self.local).ends:
+            self._end_rule(bound, key_state, end, out)
 
     def end_part(self, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
         """Call ``on_session_end`` of the rules that keep a state per user-initiated part, and forget those states."""
-        self._ends.end(key_state, end, out, self.local, part_only=True)
+        for bound in self.local.ends:
+            if bound.part_scoped:
+                self._end_rule(bound, key_state, end, out)
         self._slots.forget_all(key_state, self._part_scoped)
+
+    def _end_rule(self, bound: BoundRule, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
+        """Judge the end of each state of a rule that an event has opened, or of its only one."""
+        slots = key_state.slots
+        if bound.key is not None or bound.gate is not None:
+            opened = [one for one, slot in slots.items() if slot.opened and number_of(one) == bound.number]
+            for address in sorted(opened, key=str):
+                self._judge_end(bound, address, end, key_state, out)
+        elif key_state.part_active or not bound.part_scoped:  # a part without a turn or a call is not judged
+            self._judge_end(bound, bound.number, end, key_state, out)
+
+    def _judge_end(
+        self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings
+    ) -> None:
+        try:
+            hit = bound.rule.on_session_end(end, state_at(bound, key_state.slots.get(address)))
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            self._fail(bound, error, Evaluation(end, key_state, key_state.memory, out))
+            return
+        if hit is None:
+            return
+        evaluation = Evaluation(None, key_state, key_state.memory, out)
+        if bound.number in key_state.unevaluable:
+            # What is missing may have been in an event that could not be judged.
+            self._reporter.count_unevaluable(bound, evaluation, NOT_ALL_JUDGED)
+        else:
+            self._reporter.report(bound, hit, evaluation, address, at="end", time=end.time)
 
     def _fail(self, bound: BoundRule, error: Exception, evaluation: Evaluation) -> None:
         """Report an exception of a rule; its state is saved before each of its handlers from now on."""

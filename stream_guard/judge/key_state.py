@@ -38,7 +38,6 @@ class KeyState:
     """The state of one session, or of one value of a key that spans sessions."""
 
     __slots__ = (
-        "asleep",
         "cut",
         "forgotten",
         "id",
@@ -73,7 +72,6 @@ class KeyState:
         self.part_active = False  # a turn or a call came in the current part
         self.slots: dict[Address, Slot] = {}  # those with a key in the order of use, the longest unused first
         self.keyed = 0  # how many of them have a key
-        self.asleep = 0  # a bit for each rule that answered Settled; it would answer so again, so this is not stored
         self.twinned: set[Address] = set()  # where slots of twins stand, so not stored
         self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message

@@ -233,15 +233,6 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
 
 
 @resolved
-class Settled(msgspec.Struct, frozen=True, gc=False):
-    """The answer of a rule that no later event, nor the end, can make fire or change its state.
-
-    The engine may stop running the rule until its state is forgotten. If it runs the rule, the answer must be the same.
-    Of a rule that names tools which wake it, that holds until a call of one, or an event without a time.
-    """
-
-
-@resolved
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hit, stamped by the engine with the rule, the session and the place."""
 

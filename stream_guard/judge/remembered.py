@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from stream_guard.judge.bound import BoundRule, remembered_leaves
 from stream_guard.judge.conditions import Leaf
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.index import Index
+from stream_guard.judge.index import Index, PathWatch, awaited_paths
 from stream_guard.judge.model import Turn, UserMessage
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.watched_paths import PathWatch, awaited_paths
 
 
 class RememberedConditions:

@@ -19,7 +19,6 @@ from stream_guard.judge.model import (
     Hit,
     Json,
     SessionEnd,
-    Settled,
     Shortfall,
     ToolCall,
     ToolResult,
@@ -33,10 +32,8 @@ Mode: TypeAlias = Literal["inline", "stream", "batch"]
 Need: TypeAlias = Literal["content", "clock"]
 Where: TypeAlias = Literal["response", "tool_args", "tool_result", "user"]
 
-Verdict: TypeAlias = Hit | Unsure | Settled | None
+Verdict: TypeAlias = Hit | Unsure | None
 """What a handler may answer; None, most of the time."""
-
-SETTLED: Final = Settled()
 
 ALL_MODES: frozenset[Mode] = frozenset(("inline", "stream", "batch"))
 
@@ -139,13 +136,6 @@ class Rule(Generic[P, S]):
 
     def tools(self) -> ToolFilter | None:
         """The tools whose calls, decisions and results the rule sees; None means all."""
-        return None
-
-    def wakes_at(self) -> ToolFilter | None:
-        """The tools at whose calls a rule that answered ``Settled`` is asked again; None: not while its state lasts.
-
-        Until then no event that has a time may make it fire or change its state. It is asked at those without one.
-        """
         return None
 
     def texts(self) -> Sequence[TextPattern]:

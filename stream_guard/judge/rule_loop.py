@@ -17,48 +17,42 @@ Step: TypeAlias = tuple[Any, Call, Callable[[], Any] | None, Any]
 """Where the state stands, the handler, what makes a new state, and the rule; nothing makes one where none is kept."""
 
 Answer: TypeAlias = tuple[int, Any, Any]
-"""What sort of answer it is, the rule or the group of rules it is from, and the verdict or the exception."""
+"""What sort of answer it is, the rule it is from, and the verdict or the exception."""
 
-# Sorts of answers: a verdict, an exception, a gate that might be open, a gate that is.
+# Sorts of answers: a verdict, an exception, a gate that might be open.
 ANSWERED: Final = 0
 RAISED: Final = 1
 DOUBTED: Final = 2
-OPENED: Final = 3
-
-_MOST_CHOSEN: Final = 256  # sets of open gates whose steps are kept
 
 Gated: TypeAlias = tuple[
-    Call, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...], tuple[tuple[Any, Call], ...], Any | None
+    Call, tuple[Step, ...], tuple[Step, ...], tuple[tuple[Any, Call], ...], tuple[tuple[Any, Callable[[], Any]], ...]
 ]
-"""A gate; the steps behind it without a state, and those with one; the steps while it is closed; the rules whose
-condition may become true, with the condition; and what to answer when it is open, if anything."""
+"""A gate; the steps behind it; the steps while it is closed; the rules whose condition may become true, with the
+condition; and where the states stand whose end is judged once the gate has opened, with what makes a new one."""
 
 
 class RuleLoop:
-    """Steps to run over each event of a sort, those without a state first."""
+    """Steps to run over each event of a sort: those without a gate first."""
 
-    __slots__ = ("_chosen", "_groups", "_no_state", "_stateful", "_stateless", "_ungated")
+    __slots__ = ("_groups", "_no_state", "_ungated")
 
-    def __init__(
-        self, stateless: Sequence[Step], stateful: Sequence[Step], groups: Sequence[Gated], no_state: Any
-    ) -> None:
-        self._stateless, self._stateful = tuple(stateless), tuple(stateful)
-        self._ungated = self._stateless + self._stateful
+    def __init__(self, ungated: Sequence[Step], groups: Sequence[Gated], no_state: Any) -> None:
+        self._ungated = tuple(ungated)
         self._groups = tuple(groups)
-        self._chosen: dict[int, tuple[Step, ...]] = {}  # by a bit for each gate that is open
         self._no_state = no_state
 
     def run(self, event: Any, memory: Set[int], slots: dict[Any, Slot]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
-        opened: list[Answer] = []
-        steps = self._choose(event, memory, answers, opened) if self._groups else self._ungated
-        find, state = slots.get, self._no_state  # steps without a state come first
-        for number, handle, new_state, rule in steps:
-            if new_state is not None:
+        steps = self._choose(event, memory, slots, answers) if self._groups else self._ungated
+        find, no_state = slots.get, self._no_state
+        for number, handle, make_state, rule in steps:
+            if make_state is None:
+                state = no_state
+            else:
                 slot = find(number)
                 if slot is None:
-                    slot = slots[number] = Slot(new_state())
+                    slot = slots[number] = Slot(make_state())
                 state = slot.state
             try:
                 verdict = handle(event, state)
@@ -67,34 +61,19 @@ class RuleLoop:
                 continue
             if verdict is not None:
                 answers.append((ANSWERED, rule, verdict))
-        return [*answers, *opened] if opened else answers or None
+        return answers or None
 
-    def _choose(self, event: Any, memory: Set[int], doubted: list[Answer], opened: list[Answer]) -> tuple[Step, ...]:
-        """Return the steps to run with the gates as they are; note those that may be open, and those that are."""
-        bit, gates = 1, 0
-        for gate, _, _, _, doubtful, told in self._groups:
+    def _choose(self, event: Any, memory: Set[int], slots: dict[Any, Slot], doubted: list[Answer]) -> tuple[Step, ...]:
+        """Return the steps to run with the gates as they are; note which opened, and those that may be open."""
+        steps = self._ungated
+        for gate, inside, outside, doubtful, ends in self._groups:
             if gate(event, memory):
-                gates |= bit
-                if told is not None:
-                    opened.append((OPENED, told, None))
-            else:
-                for rule, may_open in doubtful:
-                    if may_open(event, memory):
-                        doubted.append((DOUBTED, rule, None))
-            bit <<= 1
-        steps = self._chosen.get(gates)
-        return self._arrange(gates) if steps is None else steps
-
-    def _arrange(self, gates: int) -> tuple[Step, ...]:
-        """Return the steps to run with these gates open, and keep them for the next time."""
-        stateless, stateful = self._stateless, self._stateful
-        for number, (_, light, inside, outside, _, _) in enumerate(self._groups):
-            if gates >> number & 1:
-                stateless += light
-                stateful += inside
-            else:
-                stateful += outside
-        if len(self._chosen) >= _MOST_CHOSEN:
-            self._chosen.clear()
-        steps = self._chosen[gates] = stateless + stateful
+                steps += inside
+                for number, new_state in ends:
+                    slots.setdefault(number, Slot(new_state())).opened = True
+                continue
+            steps += outside
+            for rule, may_open in doubtful:
+                if may_open(event, memory):
+                    doubted.append((DOUBTED, rule, None))
         return steps

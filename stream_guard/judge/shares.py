@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard.judge.cross_session import TENANT
+from stream_guard.judge.index import TENANT
 from stream_guard.judge.model import RESERVED, Event
 
 _WITHOUT_TENANT: Final = 2

@@ -76,7 +76,6 @@ class RuleSlots:
             key_state.keyed -= 1
         key_state.twinned.discard(address)
         key_state.timers.pop(address, None)
-        key_state.asleep &= ~self._bounds[number_of(address)].bit
 
     def forget_all(self, key_state: KeyState, rules: Set[int]) -> None:
         """Forget everything that a key state has of these rules."""

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import CloseReason, Counts
-from stream_guard.judge.cross_session import CrossSessionRules
-from stream_guard.judge.evaluation import Findings, Objections
+from stream_guard.judge.findings import Findings, Objections
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import content_digest, derived_id, own_id
+from stream_guard.judge.index import CrossSessionRules
 from stream_guard.judge.kept import KeptSessions
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.memory import DecoderMemory
@@ -601,9 +601,7 @@ class SessionTable:
         key_state.note_last(event)
         plan = group.index.plan(event)
         if plan is not None:
-            self.engine.run_twinned(plan, event, key_state, memory, out, objections)
-            if key_state.cut:
-                self.engine.doubt_cut(plan, event, key_state, memory, objections)
+            self.engine.run(plan, event, key_state, memory, out, objections)
         if self.shared_clock:
             now = key_state.now
             key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0

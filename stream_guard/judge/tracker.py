@@ -15,13 +15,11 @@ from msgspec.structs import replace
 
 from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, learn, read_arguments, read_call, with_handed
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.cross_session import CrossSessionRules
-from stream_guard.judge.evaluation import Findings, Objections
 from stream_guard.judge.excerpts import Wanted, excerpt, is_large
-from stream_guard.judge.findings import contested_finding, lookalike_finding
+from stream_guard.judge.findings import Findings, Objections, contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import count_attempt, derived_id
-from stream_guard.judge.index import Plan
+from stream_guard.judge.index import CrossSessionRules, Plan
 from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.names import SeenName
 from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
@@ -247,7 +245,7 @@ class Tracker:
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         plan = self._late.local.calls[call.tool]
         if plan is not None:
-            self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
+            self._engine.run(plan, shown, session, session.memory, out, objections)
         if self._show_across is not None and self._late.across:
             self._show_across(shown, session, out, objections, self._late.across)
         if objections and known.objections is not None:
@@ -315,12 +313,7 @@ class Tracker:
             call = with_handed(call, session.lasting.catalogue)
         shown = call if self._derived is None else self._derived.onto(call, session.memory)
         if plan is not None:
-            if plan.twins is None:
-                self._engine.run(plan, shown, session, session.memory, out, objections)
-            else:
-                self._engine.run_twinned(plan, shown, session, session.memory, out, objections)
-            if session.cut:
-                self._engine.doubt_cut(plan, shown, session, session.memory, objections)
+            self._engine.run(plan, shown, session, session.memory, out, objections)
         if self._show_across is not None:
             self._show_across(shown, session, out, objections, self._engine.cross_session)
         if call.contested:
@@ -362,10 +355,7 @@ class Tracker:
         if self._derived is not None:
             event = self._derived.onto(event, session.memory)
         if plan is not None:
-            if plan.twins is None:
-                self._engine.run(plan, event, session, session.memory, out)
-            else:
-                self._engine.run_twinned(plan, event, session, session.memory, out)
+            self._engine.run(plan, event, session, session.memory, out)
         if self._show_across is not None:
             self._show_across(event, session, out, None, self._engine.cross_session)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.evaluation import Findings
+from stream_guard.judge.findings import Findings
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Event
 from stream_guard.judge.shares import share_of, tenant_session

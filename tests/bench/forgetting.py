@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from stream_guard.judge.content import FORGOTTEN, TAKEN_ALIKE
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.gaps import FORGOTTEN, TAKEN_ALIKE
 from stream_guard.judge.model import Action, Event, Finding
 from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table

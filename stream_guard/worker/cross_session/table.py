@@ -6,9 +6,9 @@ from typing import TypeAlias
 
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.cross_session import CrossSessionRules
-from stream_guard.judge.evaluation import Findings, Objections
+from stream_guard.judge.findings import Findings, Objections
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.index import CrossSessionRules
 from stream_guard.judge.model import Event, SessionEnd
 from stream_guard.judge.ports import Store
 from stream_guard.judge.session import Session

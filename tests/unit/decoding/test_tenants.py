@@ -178,7 +178,7 @@ def test_an_event_without_a_tenant_cannot_claim_one() -> None:
 
 @given(st.lists(names.filter(bool), min_size=2, max_size=2), st.lists(names.filter(bool), min_size=2, max_size=2))
 def test_no_two_values_of_a_key_share_a_state(one: list[str], other: list[str]) -> None:
-    from stream_guard.judge.cross_session import CrossSessionRules
+    from stream_guard.judge.index import CrossSessionRules
     from stream_guard.judge.model import ToolCall
 
     group = CrossSessionRules(("agent", "labels.x"), [], by_tenant=True)

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from stream_guard.guard.inline import Guard
+from stream_guard.judge.content import UNREADABLE
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.gaps import UNREADABLE
 from stream_guard.judge.model import Action, Event, Finding, ToolCall, ToolResult, Turn
 from stream_guard.judge.rule import Mode
 from stream_guard.judge.spec import Policy

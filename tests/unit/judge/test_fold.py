@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -67,33 +67,6 @@ class Fragile(sg.Rule[sg.Params, Calls]):
         if call.tool == "bad":
             raise RuntimeError("token sk-secret")
         return sg.Hit(f"{call.tool} {state.count}")
-
-
-class FirstCallOnly(sg.Rule[sg.Params, Calls]):
-    """The first call of a scope is reported, and then nothing more; it notes how often it was asked."""
-
-    kind = "first_call_only"
-    asked: ClassVar[list[str]] = []
-
-    def on_tool_call(self, call: sg.ToolCall, state: Calls) -> sg.Verdict:
-        self.asked.append(call.tool)
-        state.count += 1
-        return sg.Hit(call.tool) if state.count == 1 else sg.SETTLED
-
-
-class SecondPay(sg.Rule[sg.Params, Calls]):
-    """The second call of `pay` is reported; it sleeps until the next one, and notes how often it was asked."""
-
-    kind = "second_pay"
-    asked: ClassVar[list[str]] = []
-
-    def wakes_at(self) -> sg.ToolFilter:
-        return sg.ToolPattern(["pay"])
-
-    def on_tool_call(self, call: sg.ToolCall, state: Calls) -> sg.Verdict:
-        self.asked.append(call.tool)
-        state.count += call.tool == "pay"
-        return sg.Hit(call.tool) if state.count == 2 else sg.SETTLED
 
 
 def said(trace: Sequence[Any], **engine: Any) -> list[str]:
@@ -282,28 +255,3 @@ def test_a_kind_runs_only_in_its_modes(mode: Any) -> None:
 
 def test_batch_uses_the_rules_that_run_in_batch() -> None:
     assert open_table(one_rule_policy(EveryCall, {})).engine.local.bounds
-
-
-@pytest.mark.parametrize("when", [None, {"path": "labels.tier", "op": "exists", "value": False}])
-def test_a_rule_that_is_settled_is_not_asked_again_until_its_scope_is_over(when: sg.Json) -> None:
-    FirstCallOnly.asked.clear()
-    calls = [{"call": "a"}, {"call": "b"}, {"call": "c"}]
-    trace = [{"user": "one"}, *calls, {"user": "two"}, *calls]
-    found = run_rule(FirstCallOnly, {}, trace, when=when, scope="part")
-    assert [detail for _, detail in found] == ["a", "a"]
-    assert FirstCallOnly.asked == ["a", "b", "a", "b"]
-
-
-def test_a_settled_rule_that_wakes_at_a_tool_is_asked_at_its_calls_and_at_those_without_a_time() -> None:
-    SecondPay.asked.clear()
-    calls = [{"call": "look", "at": 1}, {"call": "seek", "at": 2}, {"call": "pay", "at": 3}, {"call": "find", "at": 4}]
-    found = run_rule(SecondPay, {}, [*calls, {"call": "untimed"}, {"call": "send", "at": 5}, {"call": "pay", "at": 6}])
-    assert found == [(6, "pay")]
-    assert SecondPay.asked == ["look", "pay", "untimed", "pay"]
-
-
-def test_a_settled_rule_with_a_key_is_asked_for_every_value() -> None:
-    FirstCallOnly.asked.clear()
-    trace = [{"call": "a", "args": {"account": name}} for name in ("x", "x", "x", "y")]
-    found = run_rule(FirstCallOnly, {}, trace, key=("session", "args.account"))
-    assert [position for position, _ in found] == [0, 3]

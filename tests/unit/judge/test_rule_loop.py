@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.judge.rule_loop import ANSWERED, DOUBTED, OPENED, RAISED, RuleLoop, Step
+from stream_guard.judge.rule_loop import ANSWERED, DOUBTED, RAISED, RuleLoop, Step
 
 
 class Seen:
@@ -40,22 +40,23 @@ def gate(tag: int) -> Callable[[Any, Any], bool]:
 def loop_of_all() -> RuleLoop:
     group = (
         gate(1),
-        (step(2, "light inside", keeps=False),),
-        (step(3, "inside", keeps=True),),
+        (step(2, "light inside", keeps=False), step(3, "inside", keeps=True)),
         (step(4, "outside", keeps=True),),
         (("doubtful", gate(2)),),
-        "group",
+        ((5, Seen),),
     )
-    return RuleLoop([step(0, "light", keeps=False)], [step(1, "plain", keeps=True)], [group], NO_STATE)
+    return RuleLoop([step(0, "light", keeps=False), step(1, "plain", keeps=True)], [group], NO_STATE)
 
 
 def names(answers: list[Any] | None) -> list[tuple[int, Any]]:
     return [(sort, whose) for sort, whose, _ in answers or []]
 
 
-def test_rules_without_a_state_come_first_and_an_open_gate_last() -> None:
-    run = [(ANSWERED, name) for name in ("light", "light inside", "plain", "inside")]
-    assert names(loop_of_all().run("event", {1}, {})) == [*run, (OPENED, "group")]
+def test_what_has_no_gate_runs_before_what_stands_behind_an_open_one_whose_end_is_owed() -> None:
+    slots: dict[Any, Any] = {}
+    run = [(ANSWERED, name) for name in ("light", "plain", "light inside", "inside")]
+    assert names(loop_of_all().run("event", {1}, slots)) == run
+    assert [number for number, slot in slots.items() if slot.opened] == [5]
 
 
 def test_behind_a_closed_gate_only_what_waits_outside_runs_and_a_doubt_is_told() -> None:
@@ -68,16 +69,14 @@ def test_every_rule_that_keeps_a_state_has_one_of_its_own() -> None:
     loop, states = loop_of_all(), dict[Any, Any]()
     for _ in range(3):
         loop.run("event", {1}, states)
-    assert {number: state.state.by for number, state in states.items()} == {1: ["plain"] * 3, 3: ["inside"] * 3}
+    assert {number: slot.state.by for number, slot in states.items()} == {5: [], 1: ["plain"] * 3, 3: ["inside"] * 3}
 
 
 def test_an_exception_of_a_rule_is_an_answer_and_the_others_run() -> None:
     def fail(_event: Any, _state: Any) -> None:
         raise LookupError("broken")
 
-    answers = RuleLoop([(0, fail, None, "broken"), step(1, "next", keeps=False)], [], [], NO_STATE).run(
-        "event", set(), {}
-    )
+    answers = RuleLoop([(0, fail, None, "broken"), step(1, "next", keeps=False)], [], NO_STATE).run("event", set(), {})
     assert names(answers) == [(RAISED, "broken"), (ANSWERED, "next")]
 
 
@@ -86,9 +85,9 @@ def test_what_is_no_exception_of_a_rule_goes_through() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        RuleLoop([(0, stop, None, "rule")], [], [], NO_STATE).run("event", set(), {})
+        RuleLoop([(0, stop, None, "rule")], [], NO_STATE).run("event", set(), {})
 
 
 def test_silence_is_no_list() -> None:
     silent: Step = (0, lambda _event, _state: None, None, "silent")
-    assert RuleLoop([silent], [], [], NO_STATE).run("event", set(), {}) is None
+    assert RuleLoop([silent], [], NO_STATE).run("event", set(), {}) is None

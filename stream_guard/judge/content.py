@@ -1,4 +1,4 @@
-"""What an event leaves out, and what that means for a rule: it is asked, not asked, or it could not judge.
+"""The content of an event as rules need it: its texts, and what it leaves out.
 
 A rule is unevaluable only where its answer hangs on what is missing. A rule about another tool is not asked at all.
 """
@@ -8,10 +8,61 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final, NamedTuple
 
-from stream_guard.judge.arguments import looks_like_json
+from stream_guard.judge.arguments import looks_like_json, payload_texts
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.conditions import Leaf
-from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult
+from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.paths import Path, lacks_output
+from stream_guard.judge.rule import Where
+
+PLACES: Final[dict[type[Event], Where]] = {
+    Turn: "response",
+    ToolCall: "tool_args",
+    ToolResult: "tool_result",
+    UserMessage: "user",
+}
+
+
+def strings_of(event: Event) -> list[str]:
+    """Return the text of a message or a response, or each string in the arguments or the output of a tool.
+
+    Every string is searched by itself: two that stand beside each other say nothing together.
+    """
+    # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
+    if type(event) is Turn or type(event) is UserMessage:
+        return [event.text]
+    body = event.args if type(event) is ToolCall else event.output if type(event) is ToolResult else None
+    return [body] if isinstance(body, str) else payload_texts(body)
+
+
+def lacks_content(event: Event) -> bool:
+    """Whether a turn comes without the content of its response. A response that failed has none."""
+    if type(event) is not Turn or "content" in event.response:
+        return False
+    return event.response.get("error") is None and event.response.get("stop_reason") != "error"
+
+
+def lacks_text(event: Event) -> bool:
+    """Whether a turn comes without content, a call without arguments, or a result without output."""
+    if type(event) is ToolCall:
+        return event.args is None
+    return lacks_content(event) if type(event) is Turn else lacks_output(event)
+
+
+def strings_at(event: Event, path: Path | None) -> list[str]:
+    """Return the strings of the event, or the one at a path in it; an empty one where there is none."""
+    if path is None:
+        return strings_of(event)
+    value = path.find(event)
+    return [value if type(value) is str else ""]
+
+
+def has_text(bound: BoundRule, event: Event) -> bool:
+    """Whether the event contains a text that the rule waits for; True for a rule that waits for none."""
+    place = PLACES.get(type(event)) if bound.texts else None
+    waiting = bound.texts.get(place) if place is not None else None
+    return waiting is None or any(regex.occurs_in(text) for path, regex in waiting for text in strings_at(event, path))
+
 
 # What an event lacked for a rule that could not judge it.
 NO_CONTENT: Final = "content"
