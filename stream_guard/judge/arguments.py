@@ -24,9 +24,8 @@ import msgspec
 from msgspec.structs import replace
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, to_jsonable_python
 
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import check_json, json_equal
 from stream_guard.judge.model import Json, ToolCall, Turn
-from stream_guard.judge.strict_json import check_json
 
 Type: TypeAlias = Literal["number", "flag", "null", "text"]
 """What a value may be taken as: ``text`` leaves it as it is. JSON in a text is read whatever is asked for."""

@@ -18,8 +18,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from stream_guard.judge.durations import parse_duration
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import json_equal
+from stream_guard.judge.limits import parse_duration
 from stream_guard.judge.model import Event, Json
 from stream_guard.judge.paths import MISSING, Find, Path
 from stream_guard.judge.patterns import Regex
