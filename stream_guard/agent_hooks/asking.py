@@ -39,7 +39,7 @@ if TYPE_CHECKING:
             """Count that an agent is sent back to work; return how often it was before, ``again`` and again."""
 
 
-_STOPPING = ("block", "pause", "terminate_session")
+STOPPING = ("block", "pause", "terminate_session")  # what rules do about an event that has happened
 
 
 class Asking:
@@ -122,7 +122,7 @@ class Asking:
     def _prompt(self, asked: HookQuestion) -> HookAnswer:
         """Tell the gate what a person wrote; a rule that stops refuses it, where the agent lets itself be stopped."""
         found, action = self._send({**self._header(asked), "kind": "user_message", "text": asked.text})
-        if action not in _STOPPING:
+        if action not in STOPPING:
             return self._allow(asked, "; ".join(found))
         text = plain(f"stream_guard: this was not sent to the agent. [{'; '.join(found)}]")
         return self._dialect.refuse_prompt(asked, text, ends=action == "terminate_session")
@@ -133,11 +133,11 @@ class Asking:
         found, action = self._send({**header, **_turn(asked.text, "end_turn")})
         owed = self._gate.post("/v1/obligations", header).get("obligations") or []
         # A rule that stops and was broken by these last words holds the agent up as an open obligation does.
-        missing = [finding(alert) for alert in owed] + (found if action in _STOPPING else [])
+        missing = [finding(alert) for alert in owed] + (found if action in STOPPING else [])
         if not missing or self._was_held_enough(asked):
             return self._allow(asked, "; ".join([*found, *missing]) if missing else "; ".join(found))
         held = self._dialect.hold(asked, unfinished(list(dict.fromkeys(missing))))
-        return self._warn(held, "; ".join(found) if action not in _STOPPING else "")
+        return self._warn(held, "; ".join(found) if action not in STOPPING else "")
 
     def _was_held_enough(self, asked: HookQuestion) -> bool:
         """Whether the agent was sent back as often as its contract bears; it must not work for ever."""
@@ -155,17 +155,13 @@ class Asking:
     def _send(self, event: dict[str, Any]) -> tuple[list[str], str]:
         """Tell the gate of an event; return what rules found, in words, and what they would do about it."""
         try:
-            said = self._gate.post("/v1/events", {"events": [event]})
+            alerts, action = tell(self._gate, event)
         except GateError as error:
             if error.status not in (413, CUT) or "output" not in event:
                 raise
             # Too large for the gate: that the call ended counts more than what it gave.
-            said = self._gate.post("/v1/events", {"events": [{**event, "output": None}]})
-        refused = said.get("refused") or []
-        if refused:
-            raise GateError(f"the gate did not take it: {refused[0].get('reason')}")
-        found = [finding(alert) for alert in (said.get("alerts") or [])[:MOST]]
-        return found, str(said.get("action") or "allow")
+            alerts, action = tell(self._gate, {**event, "output": None})
+        return [finding(alert) for alert in alerts[:MOST]], action
 
     def _header(self, asked: HookQuestion) -> dict[str, Any]:
         header: dict[str, Any] = {"session_id": asked.session, "time": time.time()}
@@ -176,6 +172,18 @@ class Asking:
         elif self._agent:
             header["agent"] = self._agent
         return header
+
+
+def tell(gate: AskedGate, event: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
+    """Tell a gate of an event; return what rules found, and what they would do about it.
+
+    GateError where the gate does not take it.
+    """
+    said = gate.post("/v1/events", {"events": [event]})
+    refused = said.get("refused") or []
+    if refused:
+        raise GateError(f"the gate did not take it: {refused[0].get('reason')}")
+    return said.get("alerts") or [], str(said.get("action") or "allow")
 
 
 def _turn(text: str, stop_reason: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 from stream_guard.cli.history import HistoryOption, open_history
 from stream_guard.commands import FINDINGS, SettingsFile
 from stream_guard.errors import SettingsError
-from stream_guard.history import audit
+from stream_guard.history import audit, chain
 
 
 def verify(
@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Check every record against its digest and the one before; exit 1 when one was changed. Prints the head."""
     try:
-        expected = audit.Head.parse(head) if head else None
+        expected = chain.Head.parse(head) if head else None
     except ValueError as error:
         raise SettingsError(f"--head: {error}") from None
     with open_history(history, settings_file) as (database, _):
@@ -44,7 +44,7 @@ def sign(history: HistoryOption = None, settings_file: SettingsFile = None) -> N
         if not settings.history.key_file:
             raise SettingsError("there is no key to sign with; set history.key_file, made by: openssl rand -hex 32")
         with database.transaction() as statements:
-            head = audit.sign(statements, time.time())
+            head = chain.sign(statements, time.time())
     typer.echo(str(head))
 
 
@@ -55,5 +55,5 @@ def show(
 ) -> None:
     """Print the records in order, one JSON object a line."""
     with open_history(history, settings_file) as (database, _):
-        for record in audit.records(database, after):
+        for record in chain.records(database, after):
             typer.echo(json.dumps(record))

@@ -86,7 +86,7 @@ def play(
     import subprocess
     import sys
 
-    from stream_guard.agent_hooks.samples import samples_of
+    from stream_guard.agent_hooks.installing import samples_of
 
     _known(agent)
     for event, payload in samples_of(agent):

@@ -50,9 +50,8 @@ def mcp_proxy(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Stand between an MCP client and its server: calls, results and lists of tools pass a gate first."""
-    from stream_guard.mcp_wire.judge import McpJudge
+    from stream_guard.mcp_wire.judge import McpJudge, SessionKeys
     from stream_guard.mcp_wire.relay import Relay
-    from stream_guard.mcp_wire.session_keys import SessionKeys
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 

@@ -21,13 +21,12 @@ from stream_guard.commit import Commit, Letters, UnreadableRecord
 from stream_guard.errors import StoreError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
-from stream_guard.guard.follow_up import record_findings
+from stream_guard.guard.follow_up import record_findings, review_notice
 from stream_guard.guard.inline import Guard
-from stream_guard.guard.notices import review_notice
 from stream_guard.guard.reviews import Review, Reviews, call_key
 from stream_guard.guard.rulings import Rewriting, Ruling, decision_record
 from stream_guard.guard.untold import UntoldAlert
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.history.chain import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import digest_of, from_text, to_text
@@ -35,8 +34,8 @@ from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
 from stream_guard.judge.ports import Answer, Store
-from stream_guard.judge.session import FRESH
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.stored import FRESH
 
 _logger = logging.getLogger(__name__)
 
@@ -235,7 +234,7 @@ class Gate:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""
         with self.database.transaction() as statements:
             record = {**decision_record(attempt, ruling), "judged": False}
-            audit.append(statements, "decision", self._clock(), record)
+            chain.append(statements, "decision", self._clock(), record)
 
     def _rule(self, attempt: ToolCall, rewriting: Rewriting | None = None) -> Ruling:
         told, attempt = attempt, read_attempt(attempt)
@@ -308,7 +307,7 @@ class Gate:
             )
             if ruling.action is Action.PAUSE:
                 ruling = self._ask(statements, attempt, remembered, ruling)
-            number = audit.head_of(statements).number + 1
+            number = chain.head_of(statements).number + 1
             if ruling.action is Action.TERMINATE_SESSION:
                 # The reason stays the first one; each further attempt has the end last longer.
                 statements.run(
@@ -328,7 +327,7 @@ class Gate:
                     number,
                 )
             record = decision_record(attempt, ruling, rewriting)
-            audit.append(statements, "decision", self._clock(), record)
+            chain.append(statements, "decision", self._clock(), record)
         return ruling
 
     def _repeat(self, attempt: ToolCall, key: str, known: _Remembered, rewriting: Rewriting | None) -> Ruling:
@@ -346,7 +345,7 @@ class Gate:
             if known.action is Action.ALLOW:
                 record = decision_record(attempt, ruling, rewriting)
                 with self.database.transaction() as statements:
-                    audit.append(statements, "decision", self._clock(), record)
+                    chain.append(statements, "decision", self._clock(), record)
                 # Whoever recorded this yes may have been killed before the rules knew of it.
                 self._publish(attempt, ruling, guard_knows=False)
             return ruling
@@ -355,7 +354,7 @@ class Gate:
             if answered.action is Action.PAUSE:
                 return answered
             # Final: from now on the attempt has this answer, whatever happens to the review.
-            number = audit.head_of(statements).number + 1
+            number = chain.head_of(statements).number + 1
             settled = msgspec.structs.replace(
                 known, action=answered.action, reason=answered.reason, record=number, at=self._clock()
             )
@@ -363,7 +362,7 @@ class Gate:
             statements.run("UPDATE sg_rulings SET body = ?, record = ? WHERE attempt = ?", row[2], number, key)
             record = decision_record(attempt, answered, rewriting)
             record[SEAL] = seal_of(RULINGS, key, row)
-            audit.append(statements, "decision", self._clock(), record)
+            chain.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)
         return answered
 

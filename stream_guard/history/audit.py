@@ -14,21 +14,15 @@ from stream_guard.history.chain import (
     SEAL,
     START,
     Head,
-    append,
     chain_rows,
-    head_of,
     is_intact,
     is_sealed,
     read_record,
     record_of,
-    records,
     seal_of,
-    sign,
 )
 from stream_guard.history.database import Database, Row
 from stream_guard.history.records import digest_of
-
-__all__ = ["START", "AuditCheck", "Head", "append", "head_of", "records", "sign", "verify"]
 
 _SHOWN: Final = 20  # problems that are listed
 

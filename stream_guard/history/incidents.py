@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import alert_rows, audit, review_rows
+from stream_guard.history import alert_rows, chain, review_rows
 from stream_guard.history.database import Database, Statements, Value
 from stream_guard.history.records import AnswerRefusedError, digest_of, from_text, to_text
 from stream_guard.judge.model import Alert, Json, resolved
@@ -82,7 +82,7 @@ def record(statements: Statements, alert: Alert, time: float) -> tuple[Incident,
     if number > MOST_FINDINGS + 1:
         remove_findings(statements, known.id, first=2, last=number - MOST_FINDINGS, most=_TRIMMED)
     if opened:
-        audit.append(
+        chain.append(
             statements,
             "incident_opened",
             time,
@@ -131,7 +131,7 @@ def _solve(statements: Statements, known: Incident, *, by: str, note: str, time:
     solved = msgspec.structs.replace(known, status="solved", solved_by=by, note=note, via=via)
     _write(statements, solved.id, time, "solved", f"{by}: {note}" if note else by)
     _save(statements, solved)
-    audit.append(statements, "incident_solved", time, {"incident": solved.id, "by": by, "via": via, "note": note})
+    chain.append(statements, "incident_solved", time, {"incident": solved.id, "by": by, "via": via, "note": note})
     for asked in review_rows.open_about(statements, solved.id):
         seen = msgspec.structs.replace(asked, status="acknowledged", by=by, note=note, via=via, decided=time)
         review_rows.update(statements, seen, time)

@@ -7,7 +7,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
@@ -78,7 +78,7 @@ def decide(
             "UPDATE sg_lessons SET state = ?, body = ? WHERE id = ?", state, to_text(lesson), column(lesson.id)
         )
         entry = {"rule_id": lesson.id, "words": lesson.words, "answer": state, "by": by, "via": via, "note": note}
-        audit.append(statements, "lesson", time, entry)
+        chain.append(statements, "lesson", time, entry)
     return lesson
 
 

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.history import alert_rows, audit, incidents
+from stream_guard.history import alert_rows, chain, incidents
 from stream_guard.history.alert_rows import column
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError, from_text, to_text
@@ -88,7 +88,7 @@ def give(
             to_text(verdict),
         )
         entry = {"alert": alert.alert_id, "rule_id": alert.rule_id, "verdict": word, "by": by, "via": via, "note": note}
-        audit.append(statements, "verdict", time, {**entry, **({"tenant": verdict.tenant} if verdict.tenant else {})})
+        chain.append(statements, "verdict", time, {**entry, **({"tenant": verdict.tenant} if verdict.tenant else {})})
         incident = incidents.incident_id(alert.session_id, alert.rule_id)
         if incidents.is_answered(statements, incident):
             said = f"{word}: {note}" if note else word

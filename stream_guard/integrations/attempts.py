@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
+from stream_guard.agent_hooks.asking import refusal
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.guard.rulings import Ruling
@@ -98,19 +99,11 @@ def as_handed_over(args: Json, schema: Json, executor: Executor) -> tuple[Json, 
 
 
 def refusal_text(ruling: Ruling) -> str:
-    """Return the text that the model gets instead of a result."""
-    if ruling.action is Action.PAUSE:
-        name = f" {ruling.review.id}" if ruling.review is not None else ""
-        return f"Not run: a person has to approve this first (review{name}). {_why(ruling)}".strip()
-    word = "the session is over" if ruling.action is Action.TERMINATE_SESSION else "this is not allowed"
-    return f"Not run: {word}. {_why(ruling)}".strip()
-
-
-def _why(ruling: Ruling) -> str:
-    """Return the reason, and what the rule found and would take, where the reason does not say it."""
-    if not ruling.advice or ruling.advice in ruling.reason:
-        return ruling.reason
-    return f"{ruling.reason} ({ruling.advice})" if ruling.reason else ruling.advice
+    """Return the text that the model gets instead of a result: the same as over HTTP."""
+    alerts = [{"rule_id": one.rule_id, "reason": one.reason, "detail": one.detail} for one in ruling.alerts]
+    said: dict[str, Any] = {"action": ruling.action.word, "reason": ruling.reason, "advice": ruling.advice}
+    review = {"id": ruling.review.id} if ruling.review is not None else None
+    return refusal({**said, "alerts": alerts, "review": review})
 
 
 def _plain(output: Any) -> Json:

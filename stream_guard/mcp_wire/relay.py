@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from stream_guard.history.records import digest_of
 from stream_guard.judge.model import Json
-from stream_guard.mcp_wire.judge import McpCall, McpJudge, call_of
+from stream_guard.mcp_wire.judge import McpCall, McpJudge, SessionKey, SessionKeys, call_of
 from stream_guard.mcp_wire.messages import (
     NO_ANSWER,
     NO_METHOD,
@@ -32,7 +32,6 @@ from stream_guard.mcp_wire.messages import (
     tool_error,
     write_message,
 )
-from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys
 
 CALL: Final = "tools/call"
 _CANCELLED: Final = "notifications/cancelled"

@@ -26,7 +26,7 @@ from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
 from stream_guard.decoding.wrapping import PricedDecoder, TenantDecoder, TopicDecoder
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, SinkError
-from stream_guard.guard.notices import settled_in
+from stream_guard.guard.follow_up import settled_in
 from stream_guard.history import policies
 from stream_guard.history.database import Database, is_postgres, open_database
 from stream_guard.history.retention import Pruner

@@ -18,7 +18,7 @@ from stream_guard.decoding.dead_letters import DeadLetter
 from stream_guard.decoding.reader import REDRIVEN
 from stream_guard.decoding.topic_dead_letters import CLASS, OFFSET, ORIGIN, REASON, SIZE
 from stream_guard.errors import SettingsError, SourceError, StoreError
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.kafka.address import SCHEME
 from stream_guard.kafka.writer import Outgoing, TopicWriter
 from stream_guard.redaction import mask_secrets
@@ -252,13 +252,13 @@ class Redriver:
                     "to": mask_secrets(target),
                     "by": self._by,
                 }
-                audit.append(statements, WHAT, self._clock(), record)
+                chain.append(statements, WHAT, self._clock(), record)
                 self.sent[target] += 1
 
 
 def redriven_letters(database: Database) -> Iterator[str]:
     """Yield the ids of the letters that went back, by the audit."""
-    for record in audit.records(database):
+    for record in chain.records(database):
         if record.get("what") == WHAT:
             yield str(record.get("letter"))
 

@@ -24,11 +24,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from stream_guard.agent_hooks.asking import finding, refusal
+from stream_guard.agent_hooks.asking import STOPPING, finding, refusal, tell
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.errors import SettingsError, StreamGuardError
 from stream_guard.guard.gate import Gate
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import from_text, to_text
 from stream_guard.judge.arguments import parse_json
@@ -331,7 +331,6 @@ def _json(value: Envelope, status: int) -> Response:
     return Response(write_message(value), status, media_type="application/json")
 
 
-_STOPPING: Final = ("block", "pause", "terminate_session")
 _STATUS: Final = {"success": "ok", "failure": "error", "timeout": "error", "blocked": "blocked"}
 _RETRY_MS: Final = 20_000  # in which the gate gives the answer to a question that it could not judge in time
 WRAPPED: Final = "protocols/MCP/"
@@ -483,16 +482,12 @@ class AcsStep:
     def _tell(self, event: dict[str, Any]) -> Disposition:
         told = {**self._header(), "event_id": self._params["request_id"], **event}
         try:
-            said = self._gate.post("/v1/events", {"events": [told]})
+            alerts, action = tell(self._gate, told)
         except GateError as error:
             return {"decision": "deny", "reasoning": str(error), "reason_codes": [_UNJUDGED]}
-        refused, action = said.get("refused") or [], said.get("action")
-        if refused:
-            return {"decision": "deny", "reasoning": str(refused[0]["reason"]), "reason_codes": [_UNJUDGED]}
-        if action not in _STOPPING:
+        if action not in STOPPING:
             return {"decision": "allow"}
-        alerts = said["alerts"]
-        reasoning = "; ".join(finding(alert) for alert in alerts)
+        reasoning = "; ".join(map(finding, alerts))
         return {"decision": "deny", "reasoning": reasoning, "policy_references": _references(alerts)}
 
     def _header(self) -> dict[str, Any]:
@@ -616,7 +611,7 @@ class AcsSessions:
         """Record that a client got another disposition than a rule asks for, because it cannot carry that out."""
         record = {"session_id": session_id, "request": request_id, "given": given["decision"]}
         with self._database.transaction() as statements:
-            audit.append(statements, "acs_substitution", now, {**record, "reason_codes": given["reason_codes"]})
+            chain.append(statements, "acs_substitution", now, {**record, "reason_codes": given["reason_codes"]})
 
     @staticmethod
     def _refuse_replay(statements: Statements, session_id: str, ids: Sequence[str], now: float) -> None:

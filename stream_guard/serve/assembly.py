@@ -22,9 +22,9 @@ from stream_guard.asking.desk import QuestionDesk
 from stream_guard.distribution import install_line
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.guard.clocks import ReceiverClock
+from stream_guard.guard.follow_up import settled_in
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
-from stream_guard.guard.notices import settled_in
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history import policies
 from stream_guard.history.database import is_postgres, open_database

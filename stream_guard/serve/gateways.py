@@ -12,9 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from stream_guard.judge.arguments import parse_json
-from stream_guard.mcp_wire.judge import McpCall, McpJudge, McpRuling, call_of
+from stream_guard.mcp_wire.judge import McpCall, McpJudge, McpRuling, SessionKey, SessionKeys, call_of
 from stream_guard.mcp_wire.messages import BadMessageError, check_headers, error, read_message, write_message
-from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys
 from stream_guard.serve.access import Identity, identity_of, requires
 from stream_guard.serve.bodies import RequestRefused, read_body
 from stream_guard.serve.this_gate import Ask, ThisGate

@@ -15,9 +15,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, st
 
 from stream_guard.errors import SettingsError
 from stream_guard.judge.arguments import parse_json
-from stream_guard.mcp_wire.judge import McpJudge, call_of
+from stream_guard.mcp_wire.judge import McpJudge, SessionKey, SessionKeys, call_of
 from stream_guard.mcp_wire.messages import BadMessageError, read_message, write_message
-from stream_guard.mcp_wire.session_keys import SessionKey, SessionKeys
 from stream_guard.serve.access import Door, Identity
 from stream_guard.serve.app import OwnGate
 from stream_guard.serve.gateways import authorize

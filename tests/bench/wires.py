@@ -25,9 +25,8 @@ import grpc
 import httpx
 
 from stream_guard.agent_hooks.client import GateClient, RunningGate
-from stream_guard.mcp_wire.judge import McpJudge
+from stream_guard.mcp_wire.judge import McpJudge, SessionKeys
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import SessionKeys
 from stream_guard.serve.acs import METHODS, session_key, sign
 from tests.wires import protobuf
 from tests.wires.clients import RUNS, SECRET, GatePlace, PipedProxy, Proxy

@@ -38,7 +38,7 @@ def test_an_allowed_tool_runs_and_its_result_is_told(world: World) -> None:
 
 def test_a_blocked_tool_does_not_run_and_the_model_hears_why(world: World) -> None:
     script = ask(world, "drop", "read")
-    assert script.denials == ["Not run: this is not allowed. drop is watched (drop was called)"]
+    assert script.denials == ["Not run: this is not allowed. drop is watched [drop: drop is watched drop was called]"]
     assert (script.outputs, world.ran) == (["read is done"], ["read"])
     assert world.told() == story("drop", "block", "blocked") + story("read", "allow", "ok")
 
@@ -54,7 +54,7 @@ def test_a_paused_tool_runs_once_after_its_approval(world: World) -> None:
 
 def test_an_ended_session_stops_the_conversation_and_all_that_follow(world: World) -> None:
     script = ask(world, "leak", "read")
-    assert script.stopped == "Not run: the session is over. leak is watched (leak was called)"
+    assert script.stopped == "Not run: the session is over. leak is watched [leak: leak is watched leak was called]"
     assert ask(world, "read").stopped.startswith("Not run: the session is over.")
     assert world.ran == []
 

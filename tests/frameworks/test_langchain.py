@@ -35,7 +35,8 @@ def test_an_allowed_tool_runs_and_its_result_is_told(world: World, in_loop: bool
 @pytest.mark.parametrize("in_loop", [False, True])
 def test_a_blocked_tool_does_not_run_and_the_model_hears_why(world: World, in_loop: bool) -> None:
     first, second = ask(world, "drop", "read", in_loop=in_loop)
-    assert (first.content, first.status) == ("Not run: this is not allowed. drop is watched (drop was called)", "error")
+    refused = "Not run: this is not allowed. drop is watched [drop: drop is watched drop was called]"
+    assert (first.content, first.status) == (refused, "error")
     assert (second.content, world.ran) == ("read is done", ["read"])
     assert world.told() == story("drop", "block", "blocked") + story("read", "allow", "ok")
 

@@ -60,7 +60,7 @@ def test_an_allowed_tool_runs_and_its_result_is_told(world: World) -> None:
 
 def test_a_blocked_tool_does_not_run_and_the_client_hears_why(world: World) -> None:
     assert ask(world, "drop", "read") == [
-        ("Not run: this is not allowed. drop is watched (drop was called)", True),
+        ("Not run: this is not allowed. drop is watched [drop: drop is watched drop was called]", True),
         ("read is done", False),
     ]
     assert world.ran == ["read"]

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from stream_guard.mcp_wire.judge import McpJudge
+from stream_guard.mcp_wire.judge import META, McpJudge, SessionKeys
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import META, SessionKeys
 from stream_guard.settings import ApiSettings
 from tests.parts import import_part
 from tests.wires.gate import POLICY, own_gate, running, serving

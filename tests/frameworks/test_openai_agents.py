@@ -66,7 +66,7 @@ def test_an_allowed_tool_runs_and_its_result_is_told(world: World) -> None:
 
 def test_a_blocked_tool_does_not_run_and_the_model_hears_why(world: World) -> None:
     assert outputs(ask(world, "drop", "read")) == [
-        "Not run: this is not allowed. drop is watched (drop was called)",
+        "Not run: this is not allowed. drop is watched [drop: drop is watched drop was called]",
         "read is done",
     ]
     assert world.ran == ["read"]

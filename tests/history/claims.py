@@ -15,7 +15,7 @@ import stream_guard as sg
 from stream_guard.guard.gate import PROBE, Gate
 from stream_guard.guard.reviews import Reviews
 from stream_guard.guard.rulings import Ruling
-from stream_guard.history import audit, incidents
+from stream_guard.history import audit, chain, incidents
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.judge.model import Action
@@ -271,15 +271,15 @@ def every_match_is_audited_and_the_chain_holds(world: World) -> None:
     gate = world.gate()
     for tool in ("read", "drop", "odd", "pay"):
         gate.check(call(tool, {"secret": "hunter2"}))
-    kept = [record for record in audit.records(world.database) if record["what"] == "decision"]
+    kept = [record for record in chain.records(world.database) if record["what"] == "decision"]
     assert [(record["action"], record["rule_ids"]) for record in kept] == [
         ("block", ["drop"]),
         ("allow", ["odd"]),
         ("pause", ["pay"]),
     ]
-    assert "hunter2" not in str(list(audit.records(world.database)))
+    assert "hunter2" not in str(list(chain.records(world.database)))
     verdict = audit.verify(world.database)
-    assert (verdict.problems, verdict.head) == ((), audit.head_of(_Reading(world.database)))
+    assert (verdict.problems, verdict.head) == ((), chain.head_of(_Reading(world.database)))
 
 
 class _Reading:
@@ -301,7 +301,7 @@ def changed_audit_is_found(world: World) -> None:
     for number in range(4):
         gate.check(call("drop", {"n": number}))
     head = audit.verify(world.database).head
-    assert audit.Head.parse(str(head)) == head
+    assert chain.Head.parse(str(head)) == head
     for sql, wanted in TAMPERED.items():
         problems = _verify_after(world.database, sql, head)
         assert any(wanted in problem for problem in problems), (sql, problems)
@@ -312,7 +312,7 @@ class _UndoError(Exception):
     """Takes a change back."""
 
 
-def _verify_after(database: Database, sql: str, head: audit.Head) -> tuple[str, ...]:
+def _verify_after(database: Database, sql: str, head: chain.Head) -> tuple[str, ...]:
     """Return what is wrong after a change, and take the change back."""
     problems: tuple[str, ...] = ()
     with suppress(_UndoError), database.transaction() as statements:

@@ -250,7 +250,7 @@ def stamps_of_a_clock_that_was_wrong_neither_keep_nor_take_anything(world: World
         gate.check(call("drop", session=session))
     ago(world, 0)
     prune(world.database, KEEP)
-    left = [record["session_id"] for record in audit.records(world.database) if record["what"] == "decision"]
+    left = [record["session_id"] for record in chain.records(world.database) if record["what"] == "decision"]
     assert left == ["young", "clock set back"]
     assert audit.verify(world.database).problems == ()
 
@@ -310,9 +310,9 @@ def heads_from_before_are_told_from_heads_that_still_show_something(world: World
     assert [audit.verify(world.database, head).problems for head in (early, last_of_old, young)] == [(), (), ()]
     [pruned] = audit.verify(world.database, middle).problems
     assert "it was pruned" in pruned
-    forged = audit.Head(young.number, "0" * 64)
+    forged = chain.Head(young.number, "0" * 64)
     assert "not the one that was the head then" in audit.verify(world.database, forged).problems[0]
-    assert audit.verify(world.database, audit.Head(last_of_old.number, "0" * 64)).problems
+    assert audit.verify(world.database, chain.Head(last_of_old.number, "0" * 64)).problems
 
 
 class _UndoError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stream_guard.history import audit, lessons
+from stream_guard.history import chain, lessons
 from stream_guard.history.lessons import KeptLesson
 from tests.page.house import House, open_house
 
@@ -49,7 +49,7 @@ def test_an_answer_is_remembered_and_in_the_audit(house: House) -> None:
     assert "accepted by ann" in house.get("/learned")
     kept = lessons.save(house.database, [lesson(2, support=41), lesson(4)])  # the next time, with other sessions
     assert {one.id: one.state for one in kept} == {"learned-2": "refused", "learned-4": "open", "learned-1": "accepted"}
-    assert [record["what"] for record in audit.records(house.database)].count("lesson") == 2
+    assert [record["what"] for record in chain.records(house.database)].count("lesson") == 2
 
 
 def test_an_answer_that_is_none_is_refused(house: House) -> None:

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stream_guard.history import audit, bypasses, verdicts
+from stream_guard.history import audit, bypasses, chain, verdicts
 from stream_guard.judge.model import Action
 from tests.page.house import House
 
@@ -118,7 +118,7 @@ def test_a_bypass_lets_its_shape_through_for_a_while_and_nothing_else(guarded: H
     assert guarded.call("wire", agent="bot", args={"to": "b", "all": True}, number=4).action is Action.PAUSE
     assert guarded.call("wire", agent="other", args={"to": "b"}, number=5).action is Action.PAUSE
     assert guarded.call("wipe", agent="bot", args={"to": "b"}, number=6).action is Action.BLOCK
-    told = [record["what"] for record in audit.records(guarded.database)]
+    told = [record["what"] for record in chain.records(guarded.database)]
     assert "bypass_opened" in told
     [bypass] = bypasses.active(guarded.database, time.time())
     assert guarded.post(f"/reviews/bypass/{bypass.id}/end").status_code == 303
@@ -150,7 +150,7 @@ def test_a_verdict_counts_for_its_rule_and_is_in_the_audit(guarded: House) -> No
     assert verdicts.counts(guarded.database)["no-wipe"].right == 1
     assert guarded.post(f"/incidents/{incident}", answer="solve").status_code == 409  # the verdict has solved it
     assert "solved by ada" in guarded.get(f"/incidents/{incident}")
-    assert [record["by"] for record in audit.records(guarded.database) if record["what"] == "verdict"] == ["ada", "ada"]
+    assert [record["by"] for record in chain.records(guarded.database) if record["what"] == "verdict"] == ["ada", "ada"]
 
 
 def test_what_a_list_does_not_show_whole_is_not_answered_from_it(guarded: House) -> None:

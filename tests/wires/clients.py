@@ -22,9 +22,8 @@ from starlette.routing import Route
 from stream_guard.agent_hooks.asking import refusal
 from stream_guard.agent_hooks.client import GateClient, RunningGate
 from stream_guard.mcp_proxy.http_relay import HttpRelay, make_proxy
-from stream_guard.mcp_wire.judge import McpJudge
+from stream_guard.mcp_wire.judge import META, McpJudge, SessionKeys
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import META, SessionKeys
 from stream_guard.serve.acs import session_key, sign
 from stream_guard.settings import ApiSettings
 from tests import plain_http, processes

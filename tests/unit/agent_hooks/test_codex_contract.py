@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from stream_guard.agent_hooks.dialects import speaker
-from stream_guard.agent_hooks.samples import samples_of
+from stream_guard.agent_hooks.installing import samples_of
 from tests.unit.agent_hooks.codex_contract import EVENTS, given, taken
 from tests.vectors.hooks import start
 from tests.wires.gate import serving

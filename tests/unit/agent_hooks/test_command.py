@@ -16,7 +16,7 @@ from stream_guard.agent_hooks import command
 from stream_guard.agent_hooks.asking import answer_in_parts, question_of
 from stream_guard.agent_hooks.client import GateClient
 from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.samples import samples_of
+from stream_guard.agent_hooks.installing import samples_of
 from stream_guard.guard.gate import Gate
 from stream_guard.serve.hook_answers import HeldCounts
 from tests.vectors.hooks import start

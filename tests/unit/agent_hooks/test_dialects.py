@@ -12,9 +12,8 @@ from stream_guard.agent_hooks import session_counts
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.client import GateError
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of, speaker
-from stream_guard.agent_hooks.installing import PLANS
+from stream_guard.agent_hooks.installing import PLANS, samples_of
 from stream_guard.agent_hooks.question import CALL, NOTHING, UNKNOWN
-from stream_guard.agent_hooks.samples import samples_of
 from stream_guard.agent_hooks.session_counts import UNJUDGED, DiskCounts
 from tests.vectors.case import read_cases
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stream_guard.agent_hooks.dialects import AGENTS
-from stream_guard.agent_hooks.samples import samples_of
+from stream_guard.agent_hooks.installing import samples_of
 from tests.agent_plugins import NODE, play
 from tests.vectors.hooks import start
 from tests.wires.gate import dying_gate

@@ -9,7 +9,7 @@ import pytest
 
 from stream_guard.agent_hooks.asking import Asking
 from stream_guard.agent_hooks.dialects import AGENTS, dialect_of
-from stream_guard.agent_hooks.samples import samples_of
+from stream_guard.agent_hooks.installing import samples_of
 from tests.wires.gate import own_gate
 
 POLICY = """

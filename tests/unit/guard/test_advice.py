@@ -111,9 +111,7 @@ def test_a_reason_of_the_policy_stands_and_the_advice_goes_with_it() -> None:
     assert decision.reason == "Read only."
     assert decision.advice == "pay was called, which is not look; to pass: call only look"
     ruling = Ruling(action=decision.action, reason=decision.reason, advice=decision.advice)
-    assert refusal_text(ruling) == (
-        "Not run: this is not allowed. Read only. (pay was called, which is not look; to pass: call only look)"
-    )
+    assert refusal_text(ruling) == ("Not run: this is not allowed. Read only. To pass: call only look.")
 
 
 def test_the_strictest_rule_gives_the_advice() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from stream_guard.errors import SinkError
+from stream_guard.guard.follow_up import REVIEW, settled_in
 from stream_guard.guard.gate import Gate
-from stream_guard.guard.notices import REVIEW, settled_in
 from stream_guard.history import incidents
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.judge.model import Action, Alert, ToolCall

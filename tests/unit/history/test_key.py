@@ -62,7 +62,7 @@ def test_a_chain_that_was_cut_back_to_before_the_key_is_not_carried_on(tmp_path:
             world.gate().check(call("drop", {"n": 2}))
         assert "no record is signed with the key" in problems(world)
         with world.database.transaction() as statements:
-            audit.sign(statements, world.now)
+            chain.sign(statements, world.now)
         assert world.gate().check(call("drop", {"n": 3})).action is Action.BLOCK
         assert problems(world) == ""
         with world.database.transaction() as statements:
@@ -98,7 +98,7 @@ def test_a_chain_that_was_signed_later_is_pruned_from_its_beginning(tmp_path: Pa
         then = before.now
     with keyed(tmp_path) as world:
         with world.database.transaction() as statements:
-            audit.sign(statements, then)
+            chain.sign(statements, then)
         ago(world, 0)
         world.gate().check(call("drop", {"n": 2}, session="young"))
         assert prune(world.database, KEEP)["sg_audit"] == 3

@@ -12,9 +12,8 @@ import pytest
 
 from stream_guard.agent_hooks.client import GateClient, RunningGate
 from stream_guard.guard.gate import Gate
-from stream_guard.mcp_wire.judge import McpJudge
+from stream_guard.mcp_wire.judge import META, McpJudge, SessionKeys
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import META, SessionKeys
 from tests.wires.gate import dying_gate, own_gate
 
 

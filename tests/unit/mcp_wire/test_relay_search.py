@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stream_guard.mcp_wire.judge import McpJudge
+from stream_guard.mcp_wire.judge import McpJudge, SessionKeys
 from stream_guard.mcp_wire.relay import Relay
-from stream_guard.mcp_wire.session_keys import SessionKeys
 from stream_guard.serve.app import OwnGate
 from tests.wires.gate import own_gate
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from stream_guard.errors import SettingsError
-from stream_guard.mcp_wire.session_keys import META, SessionKeys
+from stream_guard.mcp_wire.judge import META, SessionKeys
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"

@@ -12,7 +12,7 @@ import pytest
 from stream_guard.decoding.dead_letters import HEAD, DeadLetters
 from stream_guard.decoding.reader import REDRIVEN, EventReader
 from stream_guard.errors import SourceError
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.history.database import open_database
 from stream_guard.judge.counts import Counts
 from stream_guard.ports import Record
@@ -54,7 +54,7 @@ def test_letters_go_to_a_file_once_and_those_that_cannot_are_named(tmp_path: Pat
         with closing(driver._database):
             driver.send([*letters, *letters])
             assert (driver.sent.total(), driver.stuck) == (sent, 4)
-            recorded = [(record["letter"], record["by"]) for record in audit.records(driver._database)]
+            recorded = [(record["letter"], record["by"]) for record in chain.records(driver._database)]
             assert recorded == [(letter.id, "ada") for letter in letters[:2]]
     assert (tmp_path / "again.jsonl").read_bytes() == VALUES[0] + b"\n" + VALUES[1] + b"\n"
     assert (tmp_path / "again.jsonl").stat().st_mode & 0o777 == 0o600

@@ -12,7 +12,7 @@ import pytest
 
 from stream_guard.errors import SettingsError
 from stream_guard.guard.gate import Gate
-from stream_guard.history import audit
+from stream_guard.history import chain
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.judge.model import Action
 from stream_guard.judge.spec import Agents, Policy, PolicyAgent
@@ -127,7 +127,7 @@ def test_who_answers_is_who_the_token_says(api: Api) -> None:
     approved = api.ask("ada", "POST", f"/v1/reviews/{review}/approve", {"note": "fine"}).json()
     assert (approved["by"], approved["via"], approved["status"]) == ("ada", "token", "approved")
     assert api.check("bot").json()["action"] == "allow"
-    told = [record for record in audit.records(api.database) if record["what"] == "review_approved"]
+    told = [record for record in chain.records(api.database) if record["what"] == "review_approved"]
     assert [(record["by"], record["via"]) for record in told] == [("ada", "token")]
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
-from stream_guard.history.audit import records, verify
+from stream_guard.history.audit import verify
+from stream_guard.history.chain import records
 from stream_guard.history.database import SqliteDatabase
 from stream_guard.judge.model import Action, ToolCall
 from stream_guard.judge.spec import Policy
