@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from stream_guard.judge.arguments import parse_arguments, parse_json, payload_texts
     from stream_guard.judge.conditions import Condition
     from stream_guard.judge.counts import Counts
-    from stream_guard.judge.durations import Duration
-    from stream_guard.judge.equality import json_equal
+    from stream_guard.judge.forgotten import Sketch, sketch_number
+    from stream_guard.judge.json_values import check_json, json_equal
+    from stream_guard.judge.limits import Duration
     from stream_guard.judge.model import (
         EVENT_KINDS,
         Action,
@@ -81,9 +82,7 @@ if TYPE_CHECKING:
         ToolFilter,
         Verdict,
     )
-    from stream_guard.judge.sketch import Sketch, sketch_number
     from stream_guard.judge.spec import Policy, RuleSpec
-    from stream_guard.judge.strict_json import check_json
     from stream_guard.kafka.writer import Outgoing, TopicWriter
     from stream_guard.pipeline import open_table
     from stream_guard.ports import (
@@ -266,17 +265,16 @@ _MODULES: Final = {
     "stream_guard.guard.inline": ("Guard",),
     "stream_guard.history.database": ("open_database",),
     "stream_guard.hookspecs": ("hookimpl",),
+    "stream_guard.judge.forgotten": ("Sketch", "sketch_number"),
+    "stream_guard.judge.json_values": ("check_json", "json_equal"),
+    "stream_guard.judge.limits": ("Duration",),
     "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
     "stream_guard.judge.arguments": ("parse_arguments", "parse_json", "payload_texts"),
     "stream_guard.judge.conditions": ("Condition",),
-    "stream_guard.judge.durations": ("Duration",),
-    "stream_guard.judge.equality": ("json_equal",),
     "stream_guard.judge.paths": ("MISSING", "Path"),
     "stream_guard.judge.patterns": ("Regex", "ToolPattern", "literal", "tool_words"),
     "stream_guard.http.traceparent": ("span_place",),
     "stream_guard.similarity": ("Measure",),
-    "stream_guard.judge.sketch": ("Sketch", "sketch_number"),
-    "stream_guard.judge.strict_json": ("check_json",),
     "stream_guard.settings.sections": ("TextProtocol",),
     "stream_guard.judge.model": (
         "Action",

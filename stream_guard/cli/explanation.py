@@ -19,8 +19,8 @@ from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry,
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
 from stream_guard.history import incidents
-from stream_guard.judge.patterns import classes_of
 from stream_guard.judge.spec import Policy, RuleSpec
+from stream_guard.policy.classes import classes_of
 from stream_guard.policy.message_parts import did_you_mean
 from stream_guard.reports.safe import visible
 from stream_guard.starting.survey import described_classes, offered_tools

@@ -130,7 +130,7 @@ def parse_since(flag: str, text: str, now: float) -> float:
     """Return a time, or how long ago (30m, 2h, 7d), as seconds since 1970."""
     if not re.fullmatch(r"[\d.]+ ?(ms|s|m|h|d)", text):
         return parse_time(flag, text)
-    from stream_guard.judge.durations import parse_duration
+    from stream_guard.judge.limits import parse_duration
 
     try:
         return now - parse_duration(text)

@@ -6,7 +6,7 @@ a kind that does not, a count in its state is held against the one number in its
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 from stream_guard.explaining.event_lines import describe_event, describe_value
 from stream_guard.explaining.states import NOTHING, StateWords, take
 from stream_guard.judge.bound import BoundRule, overrides
-from stream_guard.judge.conditions import Leaf
+from stream_guard.judge.conditions import Leaf, Tree
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import Rule, State, ToolFilter, Verdict
@@ -142,9 +142,9 @@ class NearMisses:
             about = self._about(leaf, event)
             return about is not None and leaf.holds(about)
 
-        lacking = spec.when.lacking(answer) if spec.when is not None else []
+        lacking = _lacking(spec.when.tree, answer, wanted=True) if spec.when is not None else []
         if spec.unless is not None:
-            lacking += spec.unless.lacking(answer, wanted=False)
+            lacking += _lacking(spec.unless.tree, answer, wanted=False)
         governs = self._governs[number]
         foreign = governs is not None and not governs(event)
         if not lacking and not foreign:
@@ -236,3 +236,16 @@ def _count_of(rule: Rule[Any, Any], state: State) -> Shortfall | None:
 def _numbers(holder: object, names: Iterable[str]) -> list[tuple[str, float]]:
     values = [(name, getattr(holder, name, None)) for name in names]
     return [(name, float(value)) for name, value in values if value is not None and _is_number(value)]
+
+
+def _lacking(tree: Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:
+    """Return the fewest leaves that keep a condition from being as ``wanted``, each with the answer it would need."""
+    if isinstance(tree, Leaf):
+        return [] if answer(tree) is wanted else [(tree, wanted)]
+    group, parts = tree
+    if group == "not":
+        return _lacking(parts[0], answer, wanted=not wanted)
+    found = [_lacking(part, answer, wanted=wanted) for part in parts]
+    if (group == "all_of") is wanted:  # all of them have to change
+        return [leaf for leaves in found for leaf in leaves]
+    return min(found, key=len, default=[])

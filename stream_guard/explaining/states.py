@@ -9,9 +9,9 @@ from zlib import crc32
 
 import msgspec
 
+from stream_guard.judge.forgotten import Sketch
 from stream_guard.judge.model import Json
 from stream_guard.judge.rule import State
-from stream_guard.judge.sketch import Sketch
 from stream_guard.redaction import redact_text
 
 _MOST_FIELDS: Final = 8

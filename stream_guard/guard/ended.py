@@ -6,9 +6,9 @@ from math import inf
 from typing import Final
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.model import RESERVED
 from stream_guard.judge.ports import ENDED_ROWS, CommittingStore
-from stream_guard.judge.sketch import Sketch, sketch_number
 
 _REASON: Final = 500  # characters of the reason that are kept
 MOST: Final = 100_000

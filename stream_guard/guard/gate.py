@@ -34,8 +34,8 @@ from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
 from stream_guard.judge.ports import Answer, Store
+from stream_guard.judge.session import FRESH
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.stored import FRESH
 
 _logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from stream_guard.judge.kept import NO_LIMIT
 from stream_guard.judge.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
 from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers, Store
 from stream_guard.judge.ports import Answer as JudgeAnswer
+from stream_guard.judge.session import OpenCall
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.stored import OpenCall
 from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import CheckpointStore, MemoryStore

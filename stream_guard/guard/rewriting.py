@@ -12,8 +12,8 @@ from typing import NamedTuple
 from msgspec.structs import replace as replace_event
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.equality import json_equal
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.model import ToolCall
 from stream_guard.judge.objections import HIT
 from stream_guard.judge.spec import Policy, change_all

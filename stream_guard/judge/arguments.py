@@ -24,9 +24,8 @@ import msgspec
 from msgspec.structs import replace
 from pydantic_core import CoreSchema, SchemaValidator, ValidationError, core_schema, to_jsonable_python
 
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import check_json, json_equal
 from stream_guard.judge.model import Json, ToolCall, Turn
-from stream_guard.judge.strict_json import check_json
 
 Type: TypeAlias = Literal["number", "flag", "null", "text"]
 """What a value may be taken as: ``text`` leaves it as it is. JSON in a text is read whatever is asked for."""
@@ -254,16 +253,16 @@ def read_arguments(text: str) -> Arguments:
     Text that is not JSON, even after decoding it twice, is returned as it is: an attempt with broken arguments is
     still an attempt, and a rule may look at them.
     """
-    plain = _read_plain(text)
-    if plain is not None:
-        return Arguments(plain)
-    if not text.strip():
-        return Arguments({})
     value: Json = text
     contested = ""
+    if text.isspace() or not text:
+        return Arguments({})
     try:
         for _ in range(2):
-            value, why = _read(value)
+            plain = _read_plain(value)
+            if plain is not None:
+                return Arguments(plain, contested=contested)
+            value, why = _read_closely(value)
             contested = contested or why
             if not isinstance(value, str):
                 return Arguments(value, contested=contested)
@@ -280,9 +279,6 @@ def parse_arguments(text: str, *, strict_keys: bool = True) -> tuple[Json, bool]
     Contested text is returned as it is, and judged when it is read again; unless ``strict_keys`` is off, which trusts
     the source.
     """
-    plain = _read_plain(text)
-    if plain is not None:
-        return plain, False
     value, unreadable, contested = read_arguments(text)
     return (text, True) if contested and strict_keys else (value, unreadable)
 
@@ -340,13 +336,8 @@ def _has_plain_keys(value: dict[str, Json]) -> bool:
     return all(key.isascii() and type(inner) is not dict and type(inner) is not list for key, inner in value.items())
 
 
-def _read(text: str) -> tuple[Json, str]:
-    """Return the value of a JSON text, and why common readers differ on it; ValueError when it is not JSON."""
-    plain = _read_plain(text)
-    return (plain, "") if plain is not None else _read_closely(text)
-
-
 def _read_closely(text: str) -> tuple[Json, str]:
+    """Return the value of a JSON text, and why common readers differ on it; ValueError when it is not JSON."""
     reader = _Reader()
     value = json.loads(text, object_pairs_hook=reader.take_object, parse_int=reader.take_integer)
     if _nesting(value) > MAX_NESTING:

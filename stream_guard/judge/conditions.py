@@ -18,8 +18,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from stream_guard.judge.durations import parse_duration
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import json_equal
+from stream_guard.judge.limits import parse_duration
 from stream_guard.judge.model import Event, Json
 from stream_guard.judge.paths import MISSING, Find, Path
 from stream_guard.judge.patterns import Regex
@@ -266,10 +266,6 @@ class Condition:
         """Yield the leaves that must all be true for the whole to be true."""
         return _certain(self.tree)
 
-    def lacking(self, answer: Callable[[Leaf], bool], *, wanted: bool = True) -> list[tuple[Leaf, bool]]:
-        """Return the fewest leaves that keep it from being as ``wanted``, each with the answer that it would need."""
-        return _lacking(self.tree, answer, wanted=wanted)
-
     def __repr__(self) -> str:
         return f"Condition({self.source!r})"
 
@@ -393,18 +389,6 @@ def _judge(tree: Tree, ask: Callable[[Leaf], bool | None]) -> bool | None:
     if decisive in answers:
         return decisive
     return None if None in answers else not decisive
-
-
-def _lacking(tree: Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:
-    if isinstance(tree, Leaf):
-        return [] if answer(tree) is wanted else [(tree, wanted)]
-    group, children = tree
-    if group == "not":
-        return _lacking(children[0], answer, wanted=not wanted)
-    found = [_lacking(child, answer, wanted=wanted) for child in children]
-    if (group == "all_of") is wanted:  # all of them have to change
-        return [leaf for leaves in found for leaf in leaves]
-    return min(found, key=len, default=[])
 
 
 def _certain(tree: Tree) -> Iterator[Leaf]:

@@ -24,11 +24,10 @@ from stream_guard.judge.content import (
     may_have_missed,
 )
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.encoding import decode, encode
 from stream_guard.judge.errors import StreamGuardError
-from stream_guard.judge.excerpts import wanted_places
 from stream_guard.judge.findings import DerivedLabels, Evaluation, Findings, Objections, Reporter, judged_finding
 from stream_guard.judge.index import CrossSessionRules, Index, LateQuestions, Plan, by_key
+from stream_guard.judge.json_values import decode, encode
 from stream_guard.judge.key_state import Address, KeyState, Slot
 from stream_guard.judge.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.judge.names import ToolNames
@@ -37,6 +36,7 @@ from stream_guard.judge.remembered import RememberedConditions
 from stream_guard.judge.rule import Mode, Verdict
 from stream_guard.judge.rule_loop import ANSWERED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
+from stream_guard.judge.session import wanted_places
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.states import RuleSlots, number_of, state_at
 from stream_guard.judge.twins import TwinJudge, make_twins

@@ -1,8 +1,12 @@
-"""Sessions that were closed for want of room while rules that stop still remembered something of them.
+"""What is no longer remembered one by one: sketches, and the sessions that were closed for want of room.
 
-What such a rule knew is gone, and that it knew something is not: when the session comes back, calls that the rule
-judges by its memory are unevaluable. A session that is back after its idle time begins anew, as it would have done.
-Ids are kept in sketches, one series for each tenant, so that a flood fills nobody's but its own (docs/adr/0028).
+A sketch never denies what it was given. It may claim what it was not given, the more often the fuller it is. So whoever
+stops what a sketch claims errs to the safe side, and nobody gets past it by filling it.
+
+A session may be closed while rules that stop still remember something of it. What such a rule knew is gone, and that it
+knew something is not: when the session comes back, calls that the rule judges by its memory are unevaluable. A session
+that is back after its idle time begins anew, as it would have done. Ids are kept in sketches, one series for each
+tenant, so that a flood fills nobody's but its own (docs/adr/0028).
 """
 
 from __future__ import annotations
@@ -11,10 +15,53 @@ from math import inf
 from typing import Final
 
 import msgspec
+import xxhash
 
 from stream_guard.judge.model import RESERVED, resolved
 from stream_guard.judge.ports import Store
-from stream_guard.judge.sketch import Sketch, sketch_number
+
+_MARKS: Final = 3  # bits that one number sets
+
+
+@resolved
+class Sketch(msgspec.Struct, array_like=True, gc=False):
+    """Numbers of 56 bits or more, such as digests, that were seen (a Bloom filter). It is empty until one comes."""
+
+    bits: bytearray = bytearray()
+
+    def add(self, number: int, size: int) -> None:
+        """Take a number in; an empty sketch gets ``size`` bytes, and keeps that size."""
+        bits = self.bits
+        if not bits:
+            bits.extend(bytes(size))
+        count, step = 8 * len(bits), number >> 20 | 1
+        for _ in range(_MARKS):
+            place = number % count
+            bits[place >> 3] |= 1 << (place & 7)
+            number += step
+
+    def __contains__(self, number: int) -> bool:
+        bits = self.bits
+        if not bits:
+            return False
+        count, step = 8 * len(bits), number >> 20 | 1
+        for _ in range(_MARKS):
+            place = number % count
+            if not bits[place >> 3] & 1 << (place & 7):
+                return False
+            number += step
+        return True
+
+    def take_in(self, other: Sketch) -> None:
+        """Take in everything that another sketch of the same size was given."""
+        mine = int.from_bytes(self.bits, "little") | int.from_bytes(other.bits, "little")
+        self.bits[:] = mine.to_bytes(len(self.bits), "little")
+
+
+def sketch_number(text: str) -> int:
+    """Return the number of a text for a sketch."""
+    return int(xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+
 
 _PREFIX: Final = f"{RESERVED}forgotten{RESERVED}"
 _BYTES: Final = 2**16

@@ -1,4 +1,4 @@
-"""Identities: of events, of attempts and of findings. Nothing else makes an id.
+"""Identities: of events, of attempts, of findings and of tenants' sessions. Nothing else makes an id.
 
 An event is its id and its exact content, in its session. An attempt is its call id, its tool, its arguments and how
 many of these there were before. A finding is its rule, its session, the values of its key and what it is about. The
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable
 from hashlib import blake2b
 from secrets import randbits
 from typing import Final
@@ -18,7 +17,7 @@ import msgspec
 import xxhash
 
 from stream_guard.judge.arguments import read_call
-from stream_guard.judge.model import Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _encode_sorted: Final = msgspec.msgpack.Encoder(order="sorted").encode
@@ -29,6 +28,29 @@ _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a
 MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
+_WITHOUT_TENANT: Final = 2
+BETWEEN: Final = "/"  # stands between a tenant and the id of its session
+
+
+def tenant_session(tenant: str, session_id: str) -> str:
+    """Return the name of a tenant's session. No two pairs of tenant and id have the same name."""
+    if tenant:
+        return f"{escape_tenant(tenant)}{BETWEEN}{session_id}"
+    # Without a tenant, an id that could be taken for a tenant's session is that of nobody's.
+    return f"{BETWEEN}{session_id}" if BETWEEN in session_id else session_id
+
+
+def escape_tenant(tenant: str) -> str:
+    """Return a tenant as it stands in names of sessions."""
+    return tenant.replace("%", "%25").replace(BETWEEN, "%2F")
+
+
+def share_of(key_id: str) -> str:
+    """Return the share that a session, or a value of a key, belongs to by its id: its tenant's; empty for nobody's."""
+    if key_id[:1] == RESERVED:
+        # A key stands between two such characters, then its values, and behind a third the tenant, if there is one.
+        return escape_tenant(key_id.rpartition(RESERVED)[2]) if key_id.count(RESERVED) > _WITHOUT_TENANT else ""
+    return key_id.partition(BETWEEN)[0] if BETWEEN in key_id else ""
 
 
 def digest(*parts: str) -> str:
@@ -106,7 +128,7 @@ def canonical(value: Json) -> bytes:
         data = _encode_sorted(value)
         return data if _FLOAT not in data else _encode_sorted(_whole_numbers(value))
     except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
-        return _canonical_text(value, lambda: b"~" + json.dumps(value, sort_keys=True, default=repr).encode())
+        return _canonical_text(value)
     except RecursionError:
         return _walked(value)
 
@@ -119,9 +141,9 @@ def written(value: Json) -> str:
         return canonical(value).hex()
 
 
-def _canonical_text(value: Json, write: Callable[[], bytes]) -> bytes:
+def _canonical_text(value: Json) -> bytes:
     try:
-        return write()
+        return b"~" + json.dumps(value, sort_keys=True, default=repr).encode()
     except (RecursionError, TypeError, ValueError):  # too deep, keys of several types, a value that holds itself
         return _walked(value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from math import inf
 from typing import Final
@@ -12,12 +13,13 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import unwritable_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
+from stream_guard.judge.identity import escape_tenant, share_of
+from stream_guard.judge.index import TENANT
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.ports import NO_SESSIONS, Store
 from stream_guard.judge.rows import is_remembered, pack, unpack
 from stream_guard.judge.session import Life, Session
-from stream_guard.judge.shares import TenantShares, share_of
 
 NO_LIMIT: Final = sys.maxsize
 """As ``max_live``: the store keeps every session that there is."""
@@ -50,6 +52,53 @@ class Deadlines:
         """Let all deadlines be that much earlier."""
         self._heap = [(deadline - seconds, session_id) for deadline, session_id in self._heap]
         heapq.heapify(self._heap)  # two that were apart by less than a rounding are of the same time now
+
+
+class TenantShares:
+    """The ids of all sessions that are kept, by tenant, those that came first in front."""
+
+    __slots__ = ("_by_size", "_ids", "_most")
+
+    def __init__(self) -> None:
+        self._ids: dict[str, dict[str, None]] = {}
+        # Tenants by how many sessions they have, so that the largest is found at once, however many there are.
+        self._by_size: dict[int, dict[str, None]] = {0: {}}
+        self._most = 0
+
+    def add(self, key_id: str, event: Event | None = None) -> None:
+        """Count a session to its tenant's share. An event that does not name the tenant of its id has none."""
+        share = share_of(key_id)
+        if share and event is not None and escape_tenant(event.labels.get(TENANT, "")) != share:
+            share = ""
+        ids = self._ids.setdefault(share, {})
+        ids[key_id] = None
+        self._resize(share, len(ids) - 1, len(ids))
+
+    def remove(self, key_id: str) -> None:
+        """Count a session no longer."""
+        for share in (share_of(key_id), ""):
+            ids = self._ids.get(share)
+            if ids is not None and key_id in ids:
+                del ids[key_id]
+                self._resize(share, len(ids) + 1, len(ids))
+                if not ids:
+                    del self._ids[share]
+                return
+
+    def largest(self, newest: str) -> Iterator[str]:
+        """Yield the ids of the tenant that has the most sessions; of two alike, of that which brings the newest."""
+        alike, own = self._by_size[self._most], share_of(newest)
+        yield from self._ids.get(own if own in alike else next(iter(alike), ""), ())
+
+    def _resize(self, share: str, before: int, after: int) -> None:
+        if before:
+            del self._by_size[before][share]
+        if after:
+            self._by_size.setdefault(after, {})[share] = None
+        self._most = max(self._most, after)
+        while self._most and not self._by_size[self._most]:
+            del self._by_size[self._most]
+            self._most -= 1
 
 
 class KeptSessions:

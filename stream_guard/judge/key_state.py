@@ -7,9 +7,9 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from stream_guard.judge.forgotten import Sketch
 from stream_guard.judge.model import Event, SessionEnd
 from stream_guard.judge.rule import State
-from stream_guard.judge.sketch import Sketch
 
 Address: TypeAlias = int | tuple[int | str, ...]
 """Where a rule's state stands in a ``KeyState``: the rule's number, then the values of its key, if it has one."""

@@ -169,23 +169,15 @@ def _lacks(root: str, steps: tuple[str, ...]) -> Callable[[Event], bool] | None:
     return lacks_args if root == "tool" and steps[:1] == ("args",) else None
 
 
-def _lacks_model(event: Event) -> bool:
-    return type(event) is Turn and _is_nothing(_model(event))
-
-
-def _lacks_stop_reason(event: Event) -> bool:
-    return type(event) is Turn and _is_nothing(_stop_reason(event))
+def _turn_without(find: Find) -> Callable[[Event], bool]:
+    return lambda event: type(event) is Turn and find(event) in (MISSING, None)
 
 
 _LACKING: Final[dict[str, Callable[[Event], bool]]] = {
-    "model": _lacks_model,
-    "stop_reason": _lacks_stop_reason,
+    "model": _turn_without(_model),
+    "stop_reason": _turn_without(_stop_reason),
     "time": lambda event: not has_clock(event.time),
 }
-
-
-def _is_nothing(value: Json | Missing) -> bool:
-    return value is MISSING or value is None
 
 
 def lacks_args(event: Event) -> bool:

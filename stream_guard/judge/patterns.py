@@ -521,29 +521,15 @@ class ToolPattern:
             known = self._memo[tool] = self._find(tool)
         return known
 
-    def why(self, tool: str) -> str:
-        """Return why the pattern matches the tool, in a few words; nothing where it does not."""
-        if not self.matches(tool):
-            return ""
-        if tool in self.names:
-            return "it is listed"
-        for part in self.expanded:
-            if part.startswith(_BY_WORDS):
-                found = _read_as(tool, _whole(part[1:]))
-                if found is not None:
-                    return f"it reads {found}, which is {_alternative(part[1:], found)}"
-            elif part == "*":
-                return "every tool is, but for those that are taken out"
-            elif _GLOB & set(part) and _whole(part).search(tool) is not None:
-                return f"its name is {_alternative(part, tool)}"
-        return ""
-
     def _find(self, tool: str) -> bool:
         if self._but is not None and self._but.matches(tool):
             return False
         if tool in self.names or any(glob.search(tool) is not None for glob in self._globs):
             return True
-        return any(_read_as(tool, glob) is not None for glob in self._by_words)
+        if not self._by_words:
+            return False
+        ways = readings(see_through(tool))
+        return any(glob.search(way) is not None for glob in self._by_words for way in ways)
 
     def __repr__(self) -> str:
         return f"ToolPattern({self.text!r})"
@@ -582,12 +568,6 @@ class ToolPattern:
         return {"anyOf": [name, {"type": "array", "items": name, "minItems": 1}]}
 
 
-def classes_of(tool: str, classes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return the classes that a tool is in, of a policy and of every policy, each with the reason."""
-    names = dict.fromkeys((*classes, *STANDARD_CLASSES))
-    return {name: why for name in names if (why := ToolPattern(f"@{name}", classes).why(tool))}
-
-
 def _expand(patterns: Iterable[str], classes: Mapping[str, Sequence[str]], inside: tuple[str, ...]) -> Iterator[str]:
     for pattern in patterns:
         if not pattern.startswith("@"):
@@ -607,17 +587,6 @@ def _expand(patterns: Iterable[str], classes: Mapping[str, Sequence[str]], insid
         else:
             known = ", ".join(f"@{key}" for key in sorted({*classes, *STANDARD_CLASSES}))
             raise ValueError(f'unknown tool class "@{name}"; there are {known}, and more can stand under tool_classes')
-
-
-def _read_as(tool: str, glob: Regex) -> str | None:
-    """Return the reading of a name that a pattern matches."""
-    return next((reading for reading in readings(see_through(tool)) if glob.search(reading) is not None), None)
-
-
-def _alternative(glob: str, text: str) -> str:
-    """Return the one of a pattern's alternatives that matches; the whole pattern where they stand in brackets."""
-    parts = [] if "(" in glob else glob.split("|")
-    return next((part for part in parts if _whole(part).search(text) is not None), glob)
 
 
 def _whole(glob: str) -> Regex:

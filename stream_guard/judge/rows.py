@@ -1,6 +1,6 @@
 """A session as a row of a store, and back.
 
-Rows cannot fail whatever an event held: what msgpack has no form for is written as JSON (``encoding``).
+Rows cannot fail whatever an event held: what msgpack has no form for is written as JSON (``json_values``).
 """
 
 from __future__ import annotations
@@ -10,34 +10,83 @@ import struct
 from functools import lru_cache
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from stream_guard.judge.arguments import Catalogue, ToolSchema
 from stream_guard.judge.bound import NO_STATE, BoundRule
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.encoding import encode, is_json
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.forgotten import Sketch
+from stream_guard.judge.json_values import encode, is_json
 from stream_guard.judge.key_state import Address, Slot
+from stream_guard.judge.model import Event, resolved
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import Life, Session
-from stream_guard.judge.sketch import Sketch
+from stream_guard.judge.session import Life, OpenCall, Session
 from stream_guard.judge.states import number_of
-from stream_guard.judge.stored import (
-    ROW_VERSION,
-    OpenCall,
-    StoredChanges,
-    StoredName,
-    StoredSession,
-)
 
-_decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
-_decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
+ROW_VERSION: Final = 1
 _STATES: Final = 18  # where the states stand in a row
 _NO_KEY: Final[tuple[str, ...]] = ()
 _JOINED: Final = b"\xc1"  # msgpack never begins with it, so no row does
 _LENGTH: Final = struct.Struct("<I")
+
+StoredName: TypeAlias = tuple[int, tuple[str, ...]]
+"""Where a rule's slot stands in a stored session: the tag of the rule, and the values of its key."""
+
+
+@resolved
+class StoredSession(msgspec.Struct, array_like=True, gc=False):
+    """A session as it is stored. The order of the fields is the format: a change of it needs a higher ROW_VERSION."""
+
+    version: int
+    session_id: str
+    run_id: str
+    agent: str
+    labels: dict[str, str]
+    last_event_id: str
+    time: float | None
+    turns: int
+    part: int
+    flags: int
+    seq: int
+    attempts: int
+    lag: float
+    explicit_part: str
+    recent: bytes
+    older: bytes
+    memory: list[int]
+    open: list[OpenCall]
+    states: list[tuple[int, tuple[str, ...], msgspec.Raw]]
+    opened: list[StoredName]
+    unevaluable: list[int]
+    cooldowns: list[tuple[int, tuple[str, ...], float, int]]
+    holds: list[tuple[int, tuple[str, ...], float]]
+    buffer: list[tuple[float, int, Event]]
+    policy_version: str = ""  # under which the open calls were judged
+    # Rows of an earlier version end here, and an earlier version ignores what follows.
+    resting: bool = False
+    before: bytes = b""  # a row of the session from before a jump in time, in rows of an earlier version
+    jump: Event | None = None  # of an earlier version too
+    contents: bytes = b""  # digests of what the event ids stood for, those of `recent` first
+    cut: list[int] = []  # tags of the rules that lost what they remembered
+    forgotten: bytes = b""  # a sketch of the addresses of slots that were forgotten
+    told: tuple[int, bytes, bytes] = (0, b"", b"")  # how often attempts were told of
+    catalogue: bytes = b""  # schemas of the tools that the session declared
+
+
+@resolved
+class StoredChanges(msgspec.Struct, array_like=True, gc=False):
+    """What had changed in a session since its row was stored; an earlier version wrote it behind the row."""
+
+    row: msgspec.Raw  # a StoredSession, with only those calls, states and event ids that are new or have changed
+    closed: list[int]  # attempts of calls that are not open any longer
+    dropped: list[StoredName]  # states that are no longer there
+
+
+_decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
+_decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
 
 
 def pack(session: Session, engine: Engine) -> bytes:

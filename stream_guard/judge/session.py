@@ -1,4 +1,7 @@
-"""One live session: what its rules know, its open calls, the events that wait, and what lasts as long as its id."""
+"""One live session: what its rules know, its open calls, the events that wait, and what lasts as long as its id.
+
+What is kept of arguments are excerpts of what the policy reads, in place of values that are large or stored.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,22 @@ from bisect import insort
 from enum import IntEnum
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from stream_guard.judge.arguments import Catalogue
-from stream_guard.judge.identity import Occurrences, SeenIds, first_attempt
+from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, first_attempt
+from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.key_state import KeyState
-from stream_guard.judge.model import RESERVED, Event, GateDecision
-from stream_guard.judge.stored import OpenCall
+from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, resolved
+from stream_guard.judge.objections import Objection
+from stream_guard.judge.paths import MISSING
 
+FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
+_EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
+_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
+_LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -42,6 +51,157 @@ class Lasting:
         self.told = Occurrences()  # of attempts, and of events without an id
         self.attempts = first_attempt(session_id)  # the number of the next one
         self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about
+
+
+Wanted: TypeAlias = dict[str, Any]
+"""Places in arguments, as steps inside steps; an empty one stands for the whole value."""
+
+
+def wanted_places(paths: frozenset[tuple[str, ...]]) -> Wanted:
+    """Return the places of paths; one inside another is left out, as the whole value has it."""
+    places: Wanted = {}
+    for steps in sorted(paths, key=len):
+        inner, is_inside = places, False
+        for step in steps[:-1]:
+            if inner.get(step) == {}:
+                is_inside = True
+                break
+            inner = inner.setdefault(step, {})
+        if not is_inside:
+            inner.setdefault(steps[-1], {})
+    return places
+
+
+def excerpt(args: Json, places: Wanted) -> Json:
+    """Return of arguments what stands at the places, in new objects; an index into a list becomes a key."""
+    if isinstance(args, str):
+        return ""  # text that is not JSON: still to be told from arguments without a value
+    kept = _excerpt(args, places) if places else MISSING
+    return None if kept is MISSING else kept
+
+
+def _excerpt(value: Json, places: Wanted) -> Json:
+    if not places:
+        return value if _can_be_kept(value) else MISSING
+    found: dict[str, Json] = {}
+    for step, inner in places.items():
+        if type(value) is dict:
+            item = value.get(step, MISSING)
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
+            item = value[int(step)]
+        else:
+            return MISSING
+        kept = MISSING if item is MISSING else _excerpt(item, inner)
+        if kept is not MISSING:
+            found[step] = kept
+    return found or MISSING
+
+
+def _can_be_kept(value: Json) -> bool:
+    try:
+        return len(_encode(value)) <= _EXCERPT_LIMIT
+    except (OverflowError, ValueError):  # a whole number beyond 64 bits, half a surrogate pair: rows can hold them
+        return len(repr(value)) <= _EXCERPT_LIMIT
+    except (TypeError, RecursionError):  # of callers in this process: what JSON does not have, or too deep
+        return False
+
+
+def is_large(value: Json) -> bool:
+    """Whether a value takes more memory than an open call may keep of it."""
+    if type(value) is not dict:
+        return _is_large_within(value)
+    left = _LARGE - 64 * len(value)
+    for key, item in value.items():
+        if type(item) is str:
+            left -= len(item)
+        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
+            return _is_large_within(value)
+        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
+    return left < 0
+
+
+def _is_large_within(value: Json) -> bool:
+    """Whether a value that holds others is large; most are so small in a row that nothing in them need be measured."""
+    try:
+        if len(_encode(value)) < _CERTAINLY_SMALL:
+            return False
+    except (OverflowError, ValueError, TypeError, RecursionError):
+        pass  # what no encoder takes is measured as it is
+    left = _LARGE
+    waiting = [value]
+    for item in waiting:  # grows while it is walked
+        if type(item) is str:
+            left -= len(item)
+        elif type(item) is dict:
+            left -= 64 * len(item) + sum(map(len, map(str, item)))
+            waiting += item.values()
+        elif isinstance(item, list):
+            left -= 64 * len(item)
+            waiting += item
+        if left < 0:
+            return True
+    return False
+
+
+@resolved
+class OpenCall(msgspec.Struct, array_like=True, gc=False):
+    """A tool call that has no result yet."""
+
+    call_id: str
+    tool: str
+    attempt: int
+    index: int
+    in_block: bool  # a turn's tool-use block announced it
+    in_event: bool  # a tool_call event reported it
+    excerpted: int = 0  # whether of its arguments only what the policy reads is left; 0: they are whole
+    args: Json = None
+    digest: bytes = b""  # of its arguments, once they are no longer whole: nobody can find others for it
+    event_id: str = ""  # under which it was asked or told, if it was
+    refused: bool = False  # a gate refused it, and the rules were told
+    # What rules have against it, by their numbers in the policy; None: this policy has not judged it.
+    objections: tuple[Objection, ...] | None = None
+    asked: bool = False  # a gate was asked about it
+    since: float | None = None  # when it was told or asked about, or allowed after a refusal
+    whose: tuple[str, ...] = ()  # the values of whoever told of it first, by which keys of rules that stop count it
+    before: int = 0  # how many attempts with its id, tool and arguments its session had before
+    lacks_args: bool = False  # what told of it left its arguments out
+    contested: bool = False  # common readers differ on what its arguments are
+
+    def same_call(self, tool: str, args: Json, contested: bool) -> bool:
+        """Whether a call with this tool and these arguments is this attempt; it never depends on what was stored."""
+        if tool != self.tool or contested != self.contested:
+            return False
+        if self.excerpted:
+            return self.digest == args_digest(args, contested)
+        if args is None or self.args is None:  # left out, as some sources leave out an empty object
+            return not args and not self.args
+        return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
+
+    def keep_excerpt(self, places: Wanted) -> None:
+        """Keep of the arguments only a digest and what the policy reads."""
+        if not self.excerpted:
+            self.digest = args_digest(self.args, self.contested)
+            self.args, self.excerpted = None if self.args is None else excerpt(self.args, places), 1
+
+    def may_be_repeated(self, now: float | None) -> bool:
+        """Whether its answer may be asked for once more: it was no yes, or a yes that may have got lost just now."""
+        if self.refused or self.since is None or now is None:
+            return True
+        return now - self.since < FRESH
+
+    def note_question(self, event_id: str, now: float | None) -> None:
+        """Take note that a gate was asked about it, under this id."""
+        self.asked, self.since, self.event_id = True, now, event_id
+
+    def note_answer(self, refused: bool, now: float | None) -> None:
+        """Take note of what a gate answered."""
+        if self.refused and not refused:
+            self.since = now
+        self.refused = refused
+
+    def end_repeats(self) -> None:
+        """Take note that something ran under its id: whoever asks about it now asks about another run."""
+        self.refused, self.since = False, -inf
 
 
 class OpenCalls:

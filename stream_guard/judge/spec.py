@@ -27,37 +27,30 @@ class PolicyAgent:
     execution_mode: ExecutionMode | None = None  # in `request` mode nobody reviews a paused attempt
 
 
+@dataclass(frozen=True, slots=True)
 class Agents:
     """All agents of a policy. A policy without agents governs every agent alike."""
 
-    __slots__ = ("_agents",)
-
-    def __init__(self, agents: Mapping[str, PolicyAgent] | None = None) -> None:
-        self._agents = dict(agents or {})
+    declared: Mapping[str, PolicyAgent] = field(default_factory=dict)  # by name, in the order of the file
 
     def __bool__(self) -> bool:
-        return bool(self._agents)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Agents) and other._agents == self._agents
-
-    __hash__ = None  # type: ignore[assignment]
+        return bool(self.declared)
 
     def items(self) -> Iterator[tuple[str, PolicyAgent]]:
         """Yield every agent with its name, in the order of the file."""
-        yield from self._agents.items()
+        yield from self.declared.items()
 
     def named(self, agent: str) -> str | None:
         """Return the declared name of an event's agent: with its version, or without it; None when it is unknown."""
-        if agent in self._agents:
+        if agent in self.declared:
             return agent
         name = agent.partition("@")[0]
-        return name if name in self._agents else None
+        return name if name in self.declared else None
 
     def lineage(self, name: str) -> tuple[str, ...]:
         """Return the agents from the root down to this one."""
         line = [name]
-        while (parent := self._agents[line[-1]].parent) and parent in self._agents and parent not in line:
+        while (parent := self.declared[line[-1]].parent) and parent in self.declared and parent not in line:
             line.append(parent)
         return tuple(reversed(line))
 
@@ -66,7 +59,7 @@ class Agents:
         name = self.named(event.agent)
         if name is None:
             return False
-        tools = self._agents[name].operations
+        tools = self.declared[name].operations
         return tools is None or not isinstance(event, _OF_A_TOOL) or event.tool in tools
 
     def governs(self, owner: str) -> Callable[[Event], bool]:
@@ -75,9 +68,9 @@ class Agents:
         They apply when the event's agent is the owner or below it, and may try the tool. An agent is below the
         owner in the policy, or by the ``agent_path`` of the event.
         """
-        reach = {name for name in self._agents if owner in self.lineage(name)}
+        reach = {name for name in self.declared if owner in self.lineage(name)}
         # Only declared names: names that agents invent must not grow this.
-        quick = {name: self._agents[name].operations for name in reach}
+        quick = {name: self.declared[name].operations for name in reach}
 
         def governed(event: Event) -> bool:
             tools = quick.get(event.agent)
@@ -96,13 +89,13 @@ class Agents:
 
     def tools_below(self, owner: str) -> frozenset[str] | None:
         """Return the tools that the agent and those below it may try; None when one of them may try any."""
-        lists = [agent.operations for name, agent in self._agents.items() if owner in self.lineage(name)]
+        lists = [agent.operations for name, agent in self.declared.items() if owner in self.lineage(name)]
         listed = [tools for tools in lists if tools is not None]
         return frozenset().union(*listed) if len(listed) == len(lists) else None
 
     def effective_order(self, owner: str) -> int:
         """Return the sort key of a rule by its owner: the policy's own first, then the root's, down to the agent's."""
-        return len(self.lineage(owner)) if owner in self._agents else 0
+        return len(self.lineage(owner)) if owner in self.declared else 0
 
 
 MASK: Final = "[masked]"

@@ -7,9 +7,9 @@ from typing import Final
 
 from stream_guard.judge.bound import NO_STATE, BoundRule
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.key_state import Address, KeyState, Slot
 from stream_guard.judge.rule import State
-from stream_guard.judge.sketch import Sketch, sketch_number
 
 _SKETCH_BYTES: Final = 2**14  # of 5000 forgotten keys, one new key in 1000 is taken for one of them
 

@@ -30,8 +30,7 @@ from stream_guard.judge.model import RESERVED, Event, GateDecision, SessionEnd, 
 from stream_guard.judge.ports import Store
 from stream_guard.judge.rows import pack, unpack
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import ENDED, LIVE, RESTING, Session
-from stream_guard.judge.stored import OpenCall
+from stream_guard.judge.session import ENDED, LIVE, RESTING, OpenCall, Session
 from stream_guard.judge.tracker import Counted, Tracker
 
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, learn, read_arguments, read_call, with_handed
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.excerpts import Wanted, excerpt, is_large
 from stream_guard.judge.findings import Findings, Objections, contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import count_attempt, derived_id
@@ -23,8 +22,7 @@ from stream_guard.judge.index import CrossSessionRules, Plan
 from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.names import SeenName
 from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.judge.session import Session
-from stream_guard.judge.stored import FRESH, OpenCall
+from stream_guard.judge.session import FRESH, OpenCall, Session, Wanted, excerpt, is_large
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash

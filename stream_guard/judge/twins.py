@@ -20,8 +20,8 @@ from stream_guard.judge.arguments import LONGEST_WORD, UNREAD, Type, holds_json,
 from stream_guard.judge.bound import NO_STATE, BoundRule, Handler, key_path, overrides
 from stream_guard.judge.conditions import Condition, Leaf
 from stream_guard.judge.content import has_text
-from stream_guard.judge.encoding import decode, encode
 from stream_guard.judge.findings import Evaluation
+from stream_guard.judge.json_values import decode, encode
 from stream_guard.judge.key_state import Address, KeyState
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, ToolCall, ToolResult, Unsure
 from stream_guard.judge.paths import Path, lookup

@@ -24,7 +24,6 @@ from stream_guard.policy.gates import (
     never_holds,
 )
 from stream_guard.policy.hints import (
-    Advice,
     advice_for_missing,
     advice_for_params,
     advice_for_rule,
@@ -33,7 +32,7 @@ from stream_guard.policy.hints import (
     params_key,
     with_path_advice,
 )
-from stream_guard.policy.message_parts import Code, Flaw, Steps, did_you_mean, listed, show
+from stream_guard.policy.message_parts import Code, Flaw, did_you_mean, listed, show
 from stream_guard.policy.native import ProblemReport
 from stream_guard.policy.translation import flaws, problems_of
 from stream_guard.registry import Registry
@@ -92,7 +91,9 @@ class RuleBuilder:
         try:
             return RuleForm.model_validate(written), []
         except ValidationError as error:
-            found = problems_of(error, written, RuleForm, "a rule", partial(self._advice_for_rule, kind))
+            found = problems_of(
+                error, written, RuleForm, "a rule", partial(advice_for_rule, kind=kind, registry=self.registry)
+            )
             found = [_with_kind_below(flaw, written) for flaw in found]
         self.report.add_flaws(("rules", number), found, rule_id)
         # The valid keys are checked further, so that all problems are reported at once.
@@ -108,9 +109,7 @@ class RuleBuilder:
             try:
                 RuleTestForm.model_validate(test)
             except ValidationError as error:
-                found = problems_of(
-                    error, test, RuleTestForm, "a test", lambda key, value, _at: advice_for_test(key, value)
-                )
+                found = problems_of(error, test, RuleTestForm, "a test", advice_for_test)
                 self.report.add_flaws(("rules", number, "tests", place), found, rule_id)
 
     def _kind(self, number: int, written: dict[str, Json], rule_id: str) -> RuleType | None:
@@ -141,7 +140,7 @@ class RuleBuilder:
         try:
             params = kind.params_type.model_validate(raw, context=self.context)
         except ValidationError as error:
-            advise = partial(self._advice_for_params, kind)
+            advise = partial(advice_for_params, kind=kind, registry=self.registry)
             for flaw in problems_of(error, raw, kind.params_type, kind.kind, advise):
                 is_beside = flaw.at and flaw.at[0] in beside
                 if flaw.code != Code.MISSING_KEY or flaw.at or flaw.word not in meant:
@@ -153,12 +152,6 @@ class RuleBuilder:
         dead = list(_dead_ends(params, raw))
         self.report.add_flaws(at, dead, rule_id)
         return None if dead else params
-
-    def _advice_for_rule(self, kind: RuleType | None, key: str, value: Json, container: Steps) -> Advice | None:
-        return None if container else advice_for_rule(key, value, kind, self.registry)
-
-    def _advice_for_params(self, kind: RuleType, key: str, value: Json, container: Steps) -> Advice | None:
-        return advice_for_params(key, value, container, kind, self.registry)
 
     def _kind_failed(self, at: tuple[str | int, ...], kind: RuleType, error: Exception, rule_id: str) -> None:
         what = f"{type(error).__name__}: {show(str(error))}"

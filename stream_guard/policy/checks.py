@@ -1,4 +1,4 @@
-"""Checks of a whole policy: its tool classes, its agents, and the labels that its rules set."""
+"""Checks of a whole policy: its agents, the rules that belong to them, and the labels that its rules set."""
 
 from __future__ import annotations
 
@@ -7,75 +7,10 @@ from typing import Final, TypeAlias
 
 from stream_guard.judge.conditions import Condition, Leaf
 from stream_guard.judge.model import Json, SessionEnd
-from stream_guard.judge.patterns import STANDARD_CLASSES, ToolPattern
 from stream_guard.judge.spec import Agents, PolicyAgent, RuleSpec
 from stream_guard.policy.forms import AgentForm
 from stream_guard.policy.message_parts import Code, did_you_mean, listed, show
 from stream_guard.policy.native import ProblemReport
-
-MAX_EXPANDED: Final = 10_000
-MAX_DEPTH: Final = 16
-
-
-def check_classes(classes: Mapping[str, Sequence[str]], report: ProblemReport) -> dict[str, Sequence[str]]:
-    """Return the classes for the rules. A broken class is reported and left empty; its rules are not reported too."""
-    sizes: dict[str, int] = {}
-    sound: dict[str, Sequence[str]] = dict.fromkeys(classes, ())
-    for name, members in classes.items():
-        if not name.isidentifier():
-            message = f"{show(name)} is not a usable name; write letters, digits and underscores, without the @"
-            report.add(("tool_classes", name), message, Code.TOOLS, on_key=True)
-            continue
-        wrong = [number for number, _ in enumerate(members) if not _check_member(name, number, classes, sizes, report)]
-        if not wrong:
-            sound[name] = members
-    return sound
-
-
-def _check_member(
-    name: str, number: int, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], report: ProblemReport
-) -> bool:
-    member = classes[name][number]
-    at = ("tool_classes", name, number)
-    if not member.startswith("@"):
-        try:
-            ToolPattern(member.removeprefix("!"))
-        except ValueError as error:
-            report.add(at, str(error), Code.TOOLS)
-            return False
-        return True
-    if member[1:] in STANDARD_CLASSES and member[1:] in (name, *(STANDARD_CLASSES.keys() - classes.keys())):
-        return True
-    if member[1:] not in classes:
-        near = did_you_mean(member, [f"@{known}" for known in classes if known != name]) or "; it is not declared here"
-        report.add(at, f"unknown tool class {show(member)}{near}", Code.TOOLS)
-    elif (size := _size(member[1:], classes, sizes, (name,))) is None:
-        message = f"tool class {show('@' + name)} contains itself, or classes nest more than {MAX_DEPTH} deep"
-        report.add(at, message, Code.TOOLS)
-    elif size > MAX_EXPANDED:
-        report.add(at, f"tool class {show(member)} stands for more than {MAX_EXPANDED:,} tools", Code.TOO_BIG)
-    else:
-        return True
-    return False
-
-
-def _size(
-    name: str, classes: Mapping[str, Sequence[str]], sizes: dict[str, int], inside: tuple[str, ...]
-) -> int | None:
-    """Return how many patterns the class stands for; None when it contains itself or nests too deep."""
-    if name in STANDARD_CLASSES and (name in inside or name not in classes):
-        return len(STANDARD_CLASSES[name])
-    if name in inside or len(inside) > MAX_DEPTH:
-        return None
-    if name not in sizes:
-        total = 0
-        for member in classes.get(name, ()):
-            part = _size(member[1:], classes, sizes, (*inside, name)) if member.startswith("@") else 1
-            if part is None:
-                return None
-            total = min(total + part, MAX_EXPANDED + 1)
-        sizes[name] = total
-    return sizes[name]
 
 
 def check_agents(forms: Mapping[str, AgentForm], rules: Sequence[Json], report: ProblemReport) -> Agents:

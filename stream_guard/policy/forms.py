@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, SkipJsonSc
 from pydantic_core import PydanticCustomError, core_schema
 
 from stream_guard.judge.conditions import Condition
-from stream_guard.judge.durations import Duration, parse_duration
+from stream_guard.judge.limits import Duration, parse_duration
 from stream_guard.judge.model import Json, Severity
 from stream_guard.judge.paths import Path
 from stream_guard.judge.patterns import Regex

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any, Final, TypeAlias
 
 from stream_guard.judge.conditions import OPERATORS, Condition, Leaf, Tree
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.paths import Path
 from stream_guard.judge.rule import Rule, RuleType
 from stream_guard.judge.spec import ALL_KEY

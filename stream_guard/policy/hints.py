@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ from stream_guard.policy.forms import (
     spellings,
 )
 from stream_guard.policy.gates import RESULT_FIELDS, dead_end, fields_beside
-from stream_guard.policy.message_parts import did_you_mean, listed, nearest, printable, show
+from stream_guard.policy.message_parts import Steps, did_you_mean, listed, nearest, printable, show
 from stream_guard.registry import Registry
 
 
@@ -139,26 +139,13 @@ def rule_key(word: str, value: Json) -> Advice | None:
     return _renamed(word, value, _RULE_KEYS)
 
 
-def policy_key(word: str, value: Json) -> Advice | None:
-    """Return what to write for a key at the top of a policy that other systems have."""
-    return _renamed(word, value, _POLICY_KEYS)
-
-
-def rule_test_key(word: str, value: Json) -> Advice | None:
-    """Return what to write for a key of a test that other systems have."""
-    return _renamed(word, value, _TEST_KEYS)
-
-
 def _renamed(word: str, value: Json, table: Mapping[str, str]) -> Advice | None:
     meant = table.get(_folded(word))
     if meant is None:
         return None
-    known = known_value(meant, value) or (value if isinstance(value, str) and value in _right_values(meant) else "")
+    right = isinstance(value, str) and value in _VALUES.get(meant, {}).values()
+    known = known_value(meant, value) or (value if right else "")
     return Advice(f"write {meant}: {known}" if known else f"write {show(meant)}", meant)
-
-
-def _right_values(key: str) -> frozenset[str]:
-    return frozenset(_VALUES.get(key, {}).values())
 
 
 def _folded(word: str) -> str:
@@ -171,8 +158,10 @@ def operator_meant(word: str) -> str:
     return _OPERATORS.get(word.lower(), "") or _OPERATORS.get(_folded(word), "")
 
 
-def condition_key(word: str, value: Json) -> Advice | None:
+def advice_for_condition(word: str, value: Json) -> Advice | None:
     """Return what to write for an unknown key of a condition: a path, an operator, or another system's key."""
+    if word in keys_of(RuleForm) - {"key"}:
+        return Advice('it belongs to the rule, beside "kind"')
     shown = show(value)
     op = word if word in OPERATORS else operator_meant(word)
     meant = _CONDITION_KEYS.get(_folded(word))
@@ -308,8 +297,6 @@ def _resolves(text: str) -> bool:
         return False
 
 
-Level: TypeAlias = Literal["policy", "rule", "params", "condition"]
-
 _MOST_DEPTH: Final = 4  # of mappings inside parameters
 _KINDS_NAMED: Final = 3
 
@@ -320,17 +307,21 @@ def keys_of(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(name for names in spellings(model).values() for name in names)
 
 
-def advice_for_policy(key: str, value: Json, container: tuple[str | int, ...]) -> Advice | None:
+def advice_for_policy(key: str, value: Json, container: Steps) -> Advice | None:
     """Return where an unknown key of a policy, outside its rules, belongs."""
     if container and key in keys_of(PolicyForm):
         return Advice('it belongs at the top of the policy, beside "rules"')
     if key in keys_of(RuleForm):
         return Advice('it belongs to a rule, under "rules"')
-    return (policy_key(key, value) if not container else None) or _elsewhere(key, "policy")
+    return (_renamed(key, value, _POLICY_KEYS) if not container else None) or _elsewhere(key)
 
 
-def advice_for_rule(key: str, value: Json, kind: RuleType | None, registry: Registry) -> Advice | None:
-    """Return where an unknown key of a rule belongs."""
+def advice_for_rule(
+    key: str, value: Json, container: Steps, kind: RuleType | None, registry: Registry
+) -> Advice | None:
+    """Return where an unknown key of a rule belongs; of what is inside its own values, nothing."""
+    if container:
+        return None
     if kind is not None and key in keys_of(kind.params_type):
         return Advice('it is a parameter and belongs under "params"')
     if key in registry.kinds:
@@ -341,7 +332,7 @@ def advice_for_rule(key: str, value: Json, kind: RuleType | None, registry: Regi
         return Advice(f'it belongs under "params", in {show(inner)}')
     misspelt = None if kind is None else _misspelt_parameter(key, kind)
     others = None if kind is None or nearest(key, keys_in_order(RuleForm)) else _of_other_kinds(key, kind, registry)
-    return misspelt or _elsewhere(key, "rule") or others
+    return misspelt or _elsewhere(key) or others
 
 
 def _misspelt_parameter(key: str, kind: RuleType) -> Advice | None:
@@ -367,16 +358,15 @@ def params_key(written: Mapping[str, Json]) -> str:
     return "params"
 
 
-def advice_for_test(key: str, value: Json) -> Advice | None:
+def advice_for_test(key: str, value: Json, _container: Steps) -> Advice | None:
     """Return where an unknown key of a test belongs, or what to write for it."""
-    if key in keys_of(RuleForm) - {"id"} and rule_test_key(key, value) is None:
+    meant = _renamed(key, value, _TEST_KEYS)
+    if meant is None and key in keys_of(RuleForm) - {"id"}:
         return Advice('it belongs to the rule, beside "kind"')
-    return rule_test_key(key, value)
+    return meant
 
 
-def advice_for_params(
-    key: str, value: Json, container: tuple[str | int, ...], kind: RuleType, registry: Registry
-) -> Advice | None:
+def advice_for_params(key: str, value: Json, container: Steps, kind: RuleType, registry: Registry) -> Advice | None:
     """Return where an unknown key among the parameters belongs."""
     if container and key in keys_of(kind.params_type):
         return Advice('it belongs one level up, directly under "params"')
@@ -386,7 +376,7 @@ def advice_for_params(
         return Advice('it belongs to the rule, beside "kind", not under "params"')
     if container and nearest(key, names_at(kind.params_type, container)):
         return None  # misspelt, and said so
-    found = _elsewhere(key, "params") or (_of_other_kinds(key, kind, registry) if not container else None)
+    found = _elsewhere(key) or (_of_other_kinds(key, kind, registry) if not container else None)
     return found or _foreign_among_params(key, value, kind)
 
 
@@ -401,14 +391,7 @@ def _foreign_among_params(key: str, value: Json, kind: RuleType) -> Advice | Non
     return Advice(f'did you mean {show(near)}? it belongs beside "kind"') if near else None
 
 
-def advice_for_condition(key: str, value: Json) -> Advice | None:
-    """Return where an unknown key of a condition belongs, or what to write for it."""
-    if key in keys_of(RuleForm) - {"key"}:
-        return Advice('it belongs to the rule, beside "kind"')
-    return condition_key(key, value)
-
-
-def _elsewhere(key: str, here: Level) -> Advice | None:
+def _elsewhere(key: str) -> Advice | None:
     """Return the place of a key that is known at another level, whatever the kind."""
     places: dict[str, frozenset[str]] = {
         'at the top of the policy, beside "rules"': keys_of(PolicyForm),
@@ -417,10 +400,7 @@ def _elsewhere(key: str, here: Level) -> Advice | None:
         'to a test, under "tests"': keys_of(RuleTestForm),
         'to a condition, under "when" or "unless"': frozenset((*LEAF_KEYS, *GROUPS)),
     }
-    for place, known in places.items():
-        if key in known and not (here == "policy" and known is keys_of(PolicyForm)):
-            return Advice(f"it belongs {place}")
-    return None
+    return next((Advice(f"it belongs {place}") for place, known in places.items() if key in known), None)
 
 
 def _inside_params(key: str, kind: RuleType) -> str:

@@ -16,7 +16,8 @@ from stream_guard.judge.model import Json
 from stream_guard.judge.patterns import TOOL_CLASSES
 from stream_guard.judge.spec import Agents, Policy, PolicyAgent, RuleSpec
 from stream_guard.policy.build import RuleBuilder
-from stream_guard.policy.checks import check_agents, check_classes, check_labels, warn_of_unlisted
+from stream_guard.policy.checks import check_agents, check_labels, warn_of_unlisted
+from stream_guard.policy.classes import check_classes
 from stream_guard.policy.document import read_document
 from stream_guard.policy.forms import AgentForm, PolicyForm
 from stream_guard.policy.hints import advice_for_policy

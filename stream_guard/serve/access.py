@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.errors import SettingsError
+from stream_guard.judge.identity import BETWEEN, tenant_session
 from stream_guard.judge.model import Header
-from stream_guard.judge.shares import BETWEEN, tenant_session
 from stream_guard.judge.spec import Agents
 from stream_guard.serve.bodies import RequestRefused
 from stream_guard.serve.tokens import ROLES, Role, TokenFile

@@ -21,8 +21,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from stream_guard.errors import SettingsError
-from stream_guard.judge.durations import Duration
-from stream_guard.judge.limits import Limits
+from stream_guard.judge.limits import Duration, Limits
 from stream_guard.judge.patterns import Regex
 
 # What all sections of the settings are made of.

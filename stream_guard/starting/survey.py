@@ -11,6 +11,7 @@ from typing import Final
 from stream_guard.judge.model import Event, Json, ToolCall, ToolResult, Turn
 from stream_guard.judge.patterns import ToolPattern, tool_words, verb_of
 from stream_guard.judge.spec import DEFAULT_IDLE
+from stream_guard.policy.classes import why_matched
 
 MOST_TOOLS: Final = 1000  # agents invent names; the rest is counted together
 MOST_ARGUMENTS: Final = 50  # of one tool
@@ -149,7 +150,7 @@ def described_classes(definition: Mapping[str, Json]) -> dict[str, str]:
     text = definition.get("description")
     reading = next(_readings(text), "") if isinstance(text, str) else ""
     found = {
-        name: f"its description {pattern.why(reading).removeprefix('it ')}"
+        name: f"its description {why_matched(pattern, reading).removeprefix('it ')}"
         for name, pattern in _PATTERNS.items()
         if reading and pattern.matches(reading)
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from stream_guard.judge.identity import BETWEEN
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.shares import BETWEEN
 from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
 from stream_guard.worker.cross_session.table import SendingTable

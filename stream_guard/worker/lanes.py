@@ -8,8 +8,8 @@ from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import Findings
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.identity import share_of, tenant_session
 from stream_guard.judge.model import Event
-from stream_guard.judge.shares import share_of, tenant_session
 from stream_guard.judge.table import SessionTable
 from stream_guard.judge.tracker import Counted
 from stream_guard.settings import SessionLimits

@@ -9,8 +9,8 @@ from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.identity import share_of
 from stream_guard.judge.model import Finding
-from stream_guard.judge.shares import share_of
 from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record

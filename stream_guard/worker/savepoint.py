@@ -21,9 +21,9 @@ import msgspec
 
 from stream_guard.errors import StoreError
 from stream_guard.judge.forgotten import is_forgotten_row, renumbered
+from stream_guard.judge.identity import BETWEEN
 from stream_guard.judge.model import resolved
 from stream_guard.judge.ports import DECODER_ROWS
-from stream_guard.judge.shares import BETWEEN
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.worker.rows import (
     KEY_STATES,

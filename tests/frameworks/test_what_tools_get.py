@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from stream_guard.guard.inline import Guard
 from stream_guard.integrations.attempts import as_handed_over
 from stream_guard.judge.arguments import Executor, Type, taken_as
-from stream_guard.judge.equality import json_equal
+from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.model import Action, ToolCall
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.testing import rule_spec

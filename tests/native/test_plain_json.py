@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stream_guard._native import twins
-from stream_guard.judge.strict_json import check_json
+from stream_guard.judge.json_values import check_json
 from tests.bench.workload import event_lines
 from tests.native.building import open_native
 

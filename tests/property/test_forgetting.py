@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from stream_guard_rules import arg_provenance, tool_guard
 
 from stream_guard.guard.inline import Guard
+from stream_guard.judge.identity import tenant_session
 from stream_guard.judge.model import Action, ToolCall, ToolResult, UserMessage
-from stream_guard.judge.shares import tenant_session
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

@@ -19,7 +19,7 @@ from stream_guard.guard.reviews import Reviews
 from stream_guard.history.database import open_database
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.judge.model import Action, SessionEnd, ToolCall, ToolResult, Turn
-from stream_guard.judge.stored import FRESH
+from stream_guard.judge.session import FRESH
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import ReviewSettings

@@ -19,7 +19,7 @@ import msgspec
 from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 
-from stream_guard.judge.stored import StoredSession
+from stream_guard.judge.rows import StoredSession
 from stream_guard.worker.rows import decode_progress, decode_session, progress_key, session_of, session_prefix
 from tests import processes
 from tests.kafka.cluster import Cluster, Row

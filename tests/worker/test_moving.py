@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.errors import StoreError
-from stream_guard.judge.forgotten import ForgottenSessions
-from stream_guard.judge.sketch import sketch_number
+from stream_guard.judge.forgotten import ForgottenSessions, sketch_number
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.worker.rows import (
     KEY_STATES,

@@ -13,8 +13,8 @@ import pytest
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import StoreError
 from stream_guard.judge.model import Finding
+from stream_guard.judge.rows import StoredSession
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.stored import StoredSession
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry

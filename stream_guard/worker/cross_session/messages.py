@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from stream_guard.judge.encoding import decode, encode, is_json
+from stream_guard.judge.json_values import decode, encode, is_json
 from stream_guard.judge.model import Event, resolved
 from stream_guard.worker.rows import EventPosition
 

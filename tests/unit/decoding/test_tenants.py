@@ -16,8 +16,8 @@ from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.identity import tenant_session
 from stream_guard.judge.model import Finding
-from stream_guard.judge.shares import tenant_session
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.pipeline import Pipeline, open_table
 from stream_guard.policy.load import load_policy

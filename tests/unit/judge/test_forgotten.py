@@ -12,9 +12,10 @@ from stream_guard.guard.inline import Guard
 from stream_guard.judge import forgotten
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import ForgottenSessions
+from stream_guard.judge.identity import share_of, tenant_session
+from stream_guard.judge.kept import TenantShares
 from stream_guard.judge.model import Action, Decision, Finding, ToolCall, ToolResult, UserMessage
 from stream_guard.judge.rule import Mode
-from stream_guard.judge.shares import TenantShares, share_of, tenant_session
 from stream_guard.judge.spec import Policy
 from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from stream_guard.errors import PolicyError
-from stream_guard.judge.patterns import STANDARD_CLASSES, ToolPattern, classes_of
+from stream_guard.judge.patterns import STANDARD_CLASSES, ToolPattern
+from stream_guard.policy.classes import classes_of, why_matched
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 
@@ -94,4 +95,4 @@ def test_every_class_is_explained_for_every_tool_in_it() -> None:
     for name in names:
         for one, members in STANDARD_CLASSES.items():
             pattern = ToolPattern(list(members), STANDARD_CLASSES)
-            assert bool(pattern.why(name)) == pattern.matches(name) == (one in classes_of(name, {}))
+            assert bool(why_matched(pattern, name)) == pattern.matches(name) == (one in classes_of(name, {}))

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stream_guard._native import twins
-from stream_guard.judge import strict_json
-from stream_guard.judge.strict_json import check_json
+from stream_guard.judge import json_values
+from stream_guard.judge.json_values import check_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
@@ -29,7 +29,7 @@ def refusal(value: bytes) -> str:
     return ""
 
 
-@pytest.mark.skipif(not str(strict_json.__file__).endswith(".py"), reason="a compiled module cannot be patched")
+@pytest.mark.skipif(not str(json_values.__file__).endswith(".py"), reason="a compiled module cannot be patched")
 @given(
     value=VALUES, cut=st.integers(0, 200), piece=st.sampled_from([b"", b'"a":1,', b"}", b"\x00", b"\\ud800", b"1e999"])
 )
@@ -40,7 +40,7 @@ def test_the_same_is_refused_in_the_same_words(value: object, cut: int, piece: b
     told = []
     for look in (None, twins.is_plain_json):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(strict_json, "is_plain_json", look)
+            patch.setattr(json_values, "is_plain_json", look)
             told.append(refusal(text))
     assert told[0] == told[1]
 

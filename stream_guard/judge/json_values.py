@@ -1,13 +1,33 @@
-"""Equality of JSON values."""
+"""JSON values: which texts are JSON to every reader, which values are equal, and the bytes that a store keeps of them.
+
+Bytes hold all that JSON can: whole numbers of any size, NaN, lone surrogates.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from typing import Any, Final
 
+import jiter
+import msgspec
+
+from stream_guard._native import is_plain_json
 from stream_guard.judge.model import Json
 
+_from_json = jiter.from_json
 _DEEP: Final = 100  # levels that are compared by recursion, which is faster than a loop
 _ABSENT: Final = object()
+_pack: Final = msgspec.msgpack.Encoder().encode
+_JSON: Final = b"["  # how a list begins as JSON; no list begins so in msgpack
+
+
+def check_json(value: bytes, strict_keys: bool = True) -> None:
+    """Raise ValueError when a text is not JSON, is nested deeper than 200 levels, or gives a key twice.
+
+    The decoder lets the last of two equal keys win, and nests as deep as the interpreter allows.
+    """
+    if is_plain_json is None or not is_plain_json(value):
+        _from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False)
 
 
 def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
@@ -55,3 +75,23 @@ def _deep_equal(left: Json, right: Json) -> bool:
         elif second is _ABSENT or not json_equal(first, second):
             return False
     return True
+
+
+def encode(value: Any) -> bytes:
+    """Return a list, or a struct that is written as one, as bytes: as msgpack, or as JSON where msgpack has no such."""
+    try:
+        return _pack(value)
+    except (OverflowError, ValueError):  # a whole number beyond 64 bits, half of a surrogate pair
+        return json.dumps(msgspec.to_builtins(value, str_keys=True)).encode()
+
+
+def is_json(data: bytes) -> bool:
+    """Whether a value was written as JSON."""
+    return data[:1] == _JSON
+
+
+def decode(data: bytes, kind: Any) -> Any:
+    """Return what ``encode`` wrote; raises ValueError or MsgspecError for anything else."""
+    if is_json(data):
+        return msgspec.convert(json.loads(data), kind, str_keys=True)
+    return msgspec.msgpack.decode(data, type=kind)
