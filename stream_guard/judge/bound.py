@@ -11,7 +11,6 @@ import xxhash
 
 from stream_guard.judge.conditions import Leaf, Unknown
 from stream_guard.judge.identity import written
-from stream_guard.judge.key_state import Address
 from stream_guard.judge.model import Event, Json, Scope
 from stream_guard.judge.paths import MISSING, Path, agent_key
 from stream_guard.judge.patterns import Regex
@@ -21,6 +20,9 @@ from stream_guard.judge.spec import ALL_KEY, SESSION_KEY, Agents, RuleSpec
 Handler: TypeAlias = Callable[[Any, Any], Verdict]
 Gate: TypeAlias = Callable[[Event, Set[int]], bool]
 GateJudge: TypeAlias = Callable[[Event, Set[int], Unknown], bool | None]
+
+Address: TypeAlias = int | tuple[int | str, ...]
+"""Where a rule's state stands in a session: the rule's number, then the values of its key, if it has one."""
 
 NO_STATE: Final = NoState()
 

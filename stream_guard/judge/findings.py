@@ -12,7 +12,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from stream_guard.judge.bound import BoundRule
+from stream_guard.judge.bound import Address, BoundRule
 from stream_guard.judge.content import (
     FORGOTTEN,
     NO_ANSWER,
@@ -24,12 +24,11 @@ from stream_guard.judge.content import (
 )
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.identity import attempt_identity, digest, event_identity
-from stream_guard.judge.key_state import Address, KeyState, Slot
 from stream_guard.judge.model import Action, Event, Finding, Hit, Json, Severity, ToolCall, Unsure
 from stream_guard.judge.objections import ASKED, FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
 from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
+from stream_guard.judge.session import RuleSlots, Session, Slot
 from stream_guard.judge.spec import RuleSpec
-from stream_guard.judge.states import RuleSlots
 
 # Ids of findings that belong to no rule, in the place of a rule's.
 CONTESTED_CALL: Final = "stream_guard_contested_call"
@@ -51,7 +50,7 @@ class Evaluation:
     def __init__(
         self,
         event: Event | None,
-        key_state: KeyState,
+        key_state: Session,
         memory: Set[int],
         findings: Findings,
         objections: Objections | None = None,
@@ -144,7 +143,7 @@ def make_finding(
     bound: BoundRule,
     hit: Hit,
     event: Event | None,
-    key_state: KeyState,
+    key_state: Session,
     address: Address,
     moment: Moment,
     suppressed: int,
@@ -182,7 +181,7 @@ def make_finding(
     )
 
 
-def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_state: KeyState) -> Finding:
+def error_finding(bound: BoundRule, error: Exception, event: Event | None, key_state: Session) -> Finding:
     """Return the finding that a rule raised an exception. Its id is the same at every event: one alert per rule."""
     spec = bound.spec
     about = event or key_state.make_end("closed", key_state.time)
@@ -213,7 +212,7 @@ def lookalike_finding(call: ToolCall, judged: str) -> Finding:
     return replace(finding, kind="lookalike", severity=Severity.WARNING)
 
 
-def contested_finding(call: ToolCall, key_state: KeyState, then: Action | None, why: str) -> Finding:
+def contested_finding(call: ToolCall, key_state: Session, then: Action | None, why: str) -> Finding:
     """Return the finding that common readers differ on the arguments of a call; it is of no rule."""
     detail = f"what a call of {call.tool[:100] or 'some tool'} asks for is not certain: {why}"[:300]
     return replace(_finding_about(call, CONTESTED_CALL, key_state.id, detail, {"tool": call.tool}), then=then)
@@ -240,7 +239,7 @@ def _finding_about(call: ToolCall, name: str, owner: str, detail: str, evidence:
     )
 
 
-def unwritable_finding(session: KeyState, why: str) -> Finding:
+def unwritable_finding(session: Session, why: str) -> Finding:
     """Return the finding that a session was closed because no row can hold it. It belongs to no rule."""
     end = session.make_end("closed", session.time)
     return Finding(
@@ -260,14 +259,14 @@ def unwritable_finding(session: KeyState, why: str) -> Finding:
     )
 
 
-def _whose(bound: BoundRule, event: Event | None, key_state: KeyState) -> tuple[str, str]:
+def _whose(bound: BoundRule, event: Event | None, key_state: Session) -> tuple[str, str]:
     """Return the value of the key that a finding is of, and of a key that spans sessions whose event it is about."""
     if "session" in bound.spec.key:
         return key_state.id, ""
     return key_state.id, event.session_id if event is not None else ""
 
 
-def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[str, ...]:
+def _subject(event: Event | None, key_state: Session, moment: Moment) -> tuple[str, ...]:
     """Return what a finding is about: an attempt, another event, a deadline, or the end of a session or of a part."""
     if type(event) is ToolCall:
         return "attempt", event.session_id, attempt_identity(event)
@@ -278,7 +277,7 @@ def _subject(event: Event | None, key_state: KeyState, moment: Moment) -> tuple[
     return moment.at, key_state.end_of_what
 
 
-def _key_values(bound: BoundRule, address: Address, key_state: KeyState) -> list[str]:
+def _key_values(bound: BoundRule, address: Address, key_state: Session) -> list[str]:
     """Return which of the rule's states the finding is from: the session part, the run or the values of the key."""
     if isinstance(address, tuple):
         return [str(value) for value in address[1:]]

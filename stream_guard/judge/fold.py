@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from math import inf
 
-from stream_guard.judge.bound import BoundRule, Handler, lacks_key, overrides
+from stream_guard.judge.bound import Address, BoundRule, Handler, lacks_key, overrides
 from stream_guard.judge.content import (
     FORGOTTEN,
     NO_CONTENT,
@@ -26,19 +26,16 @@ from stream_guard.judge.content import (
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.errors import StreamGuardError
 from stream_guard.judge.findings import DerivedLabels, Evaluation, Findings, Objections, Reporter, judged_finding
-from stream_guard.judge.index import CrossSessionRules, Index, LateQuestions, Plan, by_key
+from stream_guard.judge.index import CrossSessionRules, Index, LateQuestions, Plan, RememberedConditions, by_key
 from stream_guard.judge.json_values import decode, encode
-from stream_guard.judge.key_state import Address, KeyState, Slot
 from stream_guard.judge.model import Event, Finding, Hit, SessionEnd, ToolCall, Unsure
 from stream_guard.judge.names import ToolNames
 from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
-from stream_guard.judge.remembered import RememberedConditions
 from stream_guard.judge.rule import Mode, Verdict
 from stream_guard.judge.rule_loop import ANSWERED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
-from stream_guard.judge.session import wanted_places
+from stream_guard.judge.session import RuleSlots, Session, Slot, number_of, state_at, wanted_places
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.states import RuleSlots, number_of, state_at
 from stream_guard.judge.twins import TwinJudge, make_twins
 
 
@@ -119,7 +116,7 @@ class Engine:
         self,
         plan: Plan,
         event: Event,
-        key_state: KeyState,
+        key_state: Session,
         memory: Set[int],
         out: Findings,
         objections: Objections | None = None,
@@ -151,7 +148,7 @@ class Engine:
         self,
         plan: Plan,
         event: Event,
-        key_state: KeyState,
+        key_state: Session,
         memory: Set[int],
         out: Findings,
         objections: Objections | None,
@@ -359,7 +356,7 @@ class Engine:
             if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, evaluation.memory):
                 self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
 
-    def _lacks_something(self, bound: BoundRule, event: Event, key_state: KeyState) -> bool:
+    def _lacks_something(self, bound: BoundRule, event: Event, key_state: Session) -> bool:
         """Whether the event leaves something out that the rule or its gate may need."""
         return (
             (bound.needs_content and (not event.captured or is_unreadable(event)))
@@ -369,7 +366,7 @@ class Engine:
         )
 
     def count_keyless(
-        self, group: CrossSessionRules, event: Event, key_state: KeyState, objections: Objections | None = None
+        self, group: CrossSessionRules, event: Event, key_state: Session, objections: Objections | None = None
     ) -> None:
         """Count an event that rules across sessions cannot judge because it lacks the agent or label of their key."""
         plan = group.index.plan(event)
@@ -378,7 +375,7 @@ class Engine:
             for bound, _ in plan.entries:
                 self._reporter.count_unevaluable(bound, evaluation, NO_KEY)
 
-    def fire(self, key_state: KeyState, now: float, out: Findings, after: float = -inf) -> None:
+    def fire(self, key_state: Session, now: float, out: Findings, after: float = -inf) -> None:
         """Call ``on_deadline`` of the rules whose deadline is after one time, and not after another, in their order."""
         timers = key_state.timers
         while due := [(time, str(address), address) for address, time in timers.items() if after < time <= now]:
@@ -399,23 +396,23 @@ class Engine:
             if hit is not None:
                 self._reporter.report(bound, hit, evaluation, address, at="deadline", time=deadline)
 
-    def restore(self, key_state: KeyState) -> None:
+    def restore(self, key_state: Session) -> None:
         """Set what is made from the slots of a restored key state."""
         self._slots.restore(key_state)
 
-    def end(self, key_state: KeyState, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
+    def end(self, key_state: Session, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
         """Call ``on_session_end`` of the rules: the scope of a whole trace ends."""
         for bound in (index or self.local).ends:
             self._end_rule(bound, key_state, end, out)
 
-    def end_part(self, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
+    def end_part(self, key_state: Session, end: SessionEnd, out: Findings) -> None:
         """Call ``on_session_end`` of the rules that keep a state per user-initiated part, and forget those states."""
         for bound in self.local.ends:
             if bound.part_scoped:
                 self._end_rule(bound, key_state, end, out)
         self._slots.forget_all(key_state, self._part_scoped)
 
-    def _end_rule(self, bound: BoundRule, key_state: KeyState, end: SessionEnd, out: Findings) -> None:
+    def _end_rule(self, bound: BoundRule, key_state: Session, end: SessionEnd, out: Findings) -> None:
         """Judge the end of each state of a rule that an event has opened, or of its only one."""
         slots = key_state.slots
         if bound.key is not None or bound.gate is not None:
@@ -426,7 +423,7 @@ class Engine:
             self._judge_end(bound, bound.number, end, key_state, out)
 
     def _judge_end(
-        self, bound: BoundRule, address: Address, end: SessionEnd, key_state: KeyState, out: Findings
+        self, bound: BoundRule, address: Address, end: SessionEnd, key_state: Session, out: Findings
     ) -> None:
         try:
             hit = bound.rule.on_session_end(end, state_at(bound, key_state.slots.get(address)))

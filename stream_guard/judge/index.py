@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from stream_guard.judge.bound import NO_STATE, BoundRule, Gate, Handler, key_path, key_paths, key_text, overrides
+from stream_guard.judge.bound import (
+    NO_STATE,
+    BoundRule,
+    Gate,
+    Handler,
+    key_path,
+    key_paths,
+    key_text,
+    overrides,
+    remembered_leaves,
+)
+from stream_guard.judge.conditions import Leaf
 from stream_guard.judge.content import lacks_text, strings_at, strings_of
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import (
@@ -26,7 +37,7 @@ from stream_guard.judge.paths import MISSING, Finder, Path, When
 from stream_guard.judge.patterns import TextSet
 from stream_guard.judge.rule import Params, ToolFilter, Where
 from stream_guard.judge.rule_loop import Gated, RuleLoop, Step
-from stream_guard.judge.spec import RuleSpec
+from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.judge.twins import Places
 
 Entry: TypeAlias = tuple[BoundRule, Handler]
@@ -412,3 +423,50 @@ def _caller_parts(spec: RuleSpec) -> list[str]:
     """Return the parts of a rule's key that say whose an event is: the others are the same for the same call."""
     parts = [part for part in spec.key if part in ("agent", "run") or part.startswith("labels.")]
     return [*parts, "run"] if spec.scope is Scope.RUN else parts
+
+
+class RememberedConditions:
+    """Stores which of these conditions hold; what else turns and messages are watched for is looked for here too."""
+
+    __slots__ = ("_counts", "_turn_leaves", "_user_leaves", "_watch")
+
+    def __init__(self, policy: Policy, active: Sequence[BoundRule], local: Index, counts: Counts) -> None:
+        leaves = [leaf for spec in policy.rules for leaf in remembered_leaves(spec)]
+        self._turn_leaves = _by_tag(leaves, "turn")
+        self._user_leaves = _by_tag(leaves, "user")
+        self._watch = _watch_others(active, local)
+        self._counts = counts
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to remember."""
+        return bool(self._turn_leaves or self._user_leaves)
+
+    def update(self, event: Turn | UserMessage, memory: set[int]) -> None:
+        """Store in ``memory`` which conditions over the turn, or over the user's message, hold from now on."""
+        leaves = self._turn_leaves if type(event) is Turn else self._user_leaves
+        if self._watch is not None and not self._watch.look(event, self._counts):
+            self._watch = None
+        for tag, leaf in leaves.items():
+            if leaf.holds(event):
+                memory.add(tag)
+            else:
+                memory.discard(tag)
+            if leaf.lacks is None:
+                continue
+            if leaf.lacks(event):
+                memory.add(leaf.unknown_tag)
+            else:
+                memory.discard(leaf.unknown_tag)
+
+
+def _by_tag(leaves: Sequence[Leaf], when: str) -> dict[int, Leaf]:
+    return {leaf.tag: leaf for leaf in leaves if leaf.path.when == when}
+
+
+def _watch_others(active: Sequence[BoundRule], local: Index) -> PathWatch | None:
+    """Return the watch over paths in turns and messages that the plans for those do not look out for."""
+    of_turns = local.turns.rules if local.turns is not None else []
+    of_users = local.users.rules if local.users is not None else []
+    awaited = awaited_paths([bound for bound in active if bound not in of_turns], ("turn",))
+    awaited += awaited_paths([bound for bound in active if bound not in of_users], ("user",))
+    return PathWatch(awaited) if awaited else None

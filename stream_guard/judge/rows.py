@@ -15,16 +15,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from stream_guard.judge.arguments import Catalogue, ToolSchema
-from stream_guard.judge.bound import NO_STATE, BoundRule
+from stream_guard.judge.bound import NO_STATE, Address, BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import Sketch
 from stream_guard.judge.json_values import encode, is_json
-from stream_guard.judge.key_state import Address, Slot
 from stream_guard.judge.model import Event, resolved
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import Life, OpenCall, Session
-from stream_guard.judge.states import number_of
+from stream_guard.judge.session import Life, OpenCall, Session, Slot, number_of
 
 ROW_VERSION: Final = 1
 _STATES: Final = 18  # where the states stand in a row

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import Any, Final, TypeAlias
 
-from stream_guard.judge.key_state import Slot
+from stream_guard.judge.session import Slot
 
 Call: TypeAlias = Callable[[Any, Any], Any]
 """A handler, or a gate."""

@@ -1,4 +1,4 @@
-"""One live session: what its rules know, its open calls, the events that wait, and what lasts as long as its id.
+"""One session, or one value of a key that spans sessions: what its rules know, its open calls, the events that wait.
 
 What is kept of arguments are excerpts of what the policy reads, in place of values that are large or stored.
 """
@@ -6,26 +6,49 @@ What is kept of arguments are excerpts of what the policy reads, in place of val
 from __future__ import annotations
 
 from bisect import insort
+from collections.abc import Set
 from enum import IntEnum
 from math import inf
 from operator import attrgetter, itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from stream_guard.judge.arguments import Catalogue
+from stream_guard.judge.bound import NO_STATE, Address, BoundRule
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, first_attempt
 from stream_guard.judge.json_values import json_equal
-from stream_guard.judge.key_state import KeyState
-from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, resolved
+from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, SessionEnd, resolved
 from stream_guard.judge.objections import Objection
 from stream_guard.judge.paths import MISSING
+from stream_guard.judge.rule import State
 
 FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
+_SKETCH_BYTES: Final = 2**14  # of 5000 forgotten keys, one new key in 1000 is taken for one of them
+_NOTHING: Final[frozenset[int]] = frozenset()
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+
+class Slot(msgspec.Struct, gc=False):
+    """All that is kept for one address: the rule's state, and what its cooldown, its `for` and its gate remember.
+
+    A slot that has seen nothing is neither counted nor stored, so that a restart changes nothing.
+    """
+
+    state: Any
+    opened: bool = False  # the rule's gate opened, or its key had this value: the end is judged
+    since: float | None = None  # since when a rule with `for` has been hitting without a break
+    last: float | None = None  # time of the last finding, where the rule has a cooldown
+    suppressed: int = 0  # findings that the cooldown held back since then
+
+    def is_blank(self, default: State) -> bool:
+        """Whether it has seen nothing that a new one would not have."""
+        return bool(self.state == default) and not self.opened and self.since is None and self.last is None
 
 
 class Life(IntEnum):
@@ -313,29 +336,69 @@ class WaitingEvents:
         return self.events[-1][0]
 
 
-class Session(KeyState):
-    """Everything that is remembered of one session. None of it grows with the length of the session."""
+class Session:
+    """Everything that is remembered of one session, or of one value of a key that spans sessions.
+
+    None of it grows with the length of the session.
+    """
 
     __slots__ = (
         "answered",
         "calls",
+        "cut",
         "cut_strangers",
         "earlier",
         "end_judged",
         "ended_by",
         "explicit_part",
+        "forgotten",
         "fresh_part",
+        "id",
+        "keyed",
         "lag",
+        "last_agent",
+        "last_event_id",
+        "last_labels",
+        "last_run_id",
+        "last_session_id",
         "lasting",
         "life",
+        "memory",
+        "now",
+        "part",
+        "part_active",
         "scheduled",
         "seq",
+        "slots",
         "strangers",
+        "timers",
+        "turns",
+        "twinned",
+        "unevaluable",
         "waiting",
     )
 
     def __init__(self, session_id: str, lasting: Lasting | None = None) -> None:
-        super().__init__(session_id)
+        self.id = session_id
+        # Of the last event: what has no event of its own carries these. The event itself would keep its whole body.
+        self.last_session_id = session_id
+        self.last_event_id = ""
+        self.last_run_id = ""
+        self.last_agent = ""
+        self.last_labels: dict[str, str] = {}
+        self.now = -inf  # the latest event time seen
+        self.turns = 0
+        self.part = 0  # number of user-initiated parts before the current one
+        self.part_active = False  # a turn or a call came in the current part
+        self.slots: dict[Address, Slot] = {}  # those with a key in the order of use, the longest unused first
+        self.keyed = 0  # how many of them have a key
+        self.twinned: set[Address] = set()  # where slots of twins stand, so not stored
+        self.timers: dict[Address, float] = {}  # derived from the states, so not stored
+        self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
+        self.unevaluable: set[int] = set()  # rules that could not judge an event
+        # Rules that stop, and lost what they remembered when this session was closed for want of room.
+        self.cut: frozenset[int] = _NOTHING
+        self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
         self.life: Life = LIVE
         self.lasting = lasting if lasting is not None else Lasting(session_id)
         self.calls = OpenCalls()
@@ -372,6 +435,32 @@ class Session(KeyState):
             self.waiting = WaitingEvents()
         self.waiting.add(event, time)
 
+    @property
+    def time(self) -> float | None:
+        """The latest event time seen, or None when no event had a time."""
+        return None if self.now == -inf else self.now
+
+    def note_last(self, event: Event) -> None:
+        """Remember who the last event was about."""
+        self.last_session_id = event.session_id
+        self.last_event_id = event.event_id
+        self.last_run_id = event.run_id
+        self.last_agent = event.agent
+        self.last_labels = event.labels
+
+    def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
+        """Return the end event. It carries the session, agent, run and labels of the last event."""
+        return SessionEnd(
+            session_id=self.last_session_id,
+            event_id=self.last_event_id,
+            time=time,
+            run_id=self.last_run_id,
+            agent=self.last_agent,
+            labels=self.last_labels,
+            index=self.turns - 1,
+            reason=reason,
+        )
+
 
 def size_of(event: Event) -> int:
     """Return the bytes that an event takes in a row, about."""
@@ -379,3 +468,104 @@ def size_of(event: Event) -> int:
         return len(_encode(event))
     except (TypeError, ValueError, OverflowError, RecursionError):  # an in-process caller may pass anything
         return len(repr(event))
+
+
+def number_of(address: Address) -> int:
+    """Return the number of the rule whose slot stands at an address."""
+    return address if isinstance(address, int) else int(address[0])
+
+
+class RuleSlots:
+    """Finds, makes and forgets the slots of a policy's rules, with their timers."""
+
+    def __init__(self, bounds: tuple[BoundRule, ...], counts: Counts, most: int) -> None:
+        self._bounds = bounds
+        self._counts = counts
+        self._most = most  # with a key, in one session
+
+    def get(self, bound: BoundRule, address: Address, session: Session) -> Slot:
+        """Return the slot at an address; a new one where there is none yet. It is the last used from now on."""
+        if bound.slotless:
+            return Slot(NO_STATE)
+        slots = session.slots
+        if isinstance(address, int):
+            slot = slots.get(address)
+            if slot is None:
+                slot = slots[address] = Slot(bound.new_state())
+            return slot
+        slot = slots.pop(address, None)
+        if slot is None:
+            if session.keyed >= self._most:
+                self._evict(session)
+            slot = Slot(bound.new_state())
+            session.keyed += 1
+        slots[address] = slot
+        return slot
+
+    def leave(self, bound: BoundRule, address: Address, slot: Slot, session: Session) -> None:
+        """Forget a slot with a key that has seen nothing: it is to take nobody's place."""
+        if not bound.slotless and slot.is_blank(bound.default):
+            self.forget(session, address)
+
+    def _evict(self, session: Session) -> None:
+        """Forget the slot with a key that was not used for longest: an agent that invents keys must not fill memory."""
+        for address, slot in session.slots.items():
+            if isinstance(address, int):
+                continue
+            bound = self._bounds[number_of(address)]
+            if bound.remembers and slot.state != bound.default:
+                if session.forgotten is None:
+                    session.forgotten = Sketch()
+                session.forgotten.add(_sketched(bound, address), _SKETCH_BYTES)
+            self.forget(session, address)
+            self._counts.evictions["states"] += 1
+            return
+
+    def is_forgotten(self, bound: BoundRule, address: Address, session: Session) -> bool:
+        """Whether the slot of a rule was forgotten at an address, or may have been."""
+        forgotten = session.forgotten
+        return forgotten is not None and bound.remembers and _sketched(bound, address) in forgotten
+
+    def forget(self, session: Session, address: Address) -> None:
+        """Forget what stands at an address."""
+        if session.slots.pop(address, None) is not None and not isinstance(address, int):
+            session.keyed -= 1
+        session.twinned.discard(address)
+        session.timers.pop(address, None)
+
+    def forget_all(self, session: Session, rules: Set[int]) -> None:
+        """Forget everything that a session has of these rules."""
+        for address in [address for address in session.slots if number_of(address) in rules]:
+            self.forget(session, address)
+        if session.unevaluable:
+            session.unevaluable -= rules
+        if session.cut:
+            session.cut -= rules
+
+    def set_timer(self, bound: BoundRule, address: Address, state: State, session: Session) -> None:
+        """Set the timer of a state to the deadline that its rule asks for, if it asks for one."""
+        deadline = bound.timer(state) if bound.timer is not None else None
+        if deadline is None:
+            session.timers.pop(address, None)
+        else:
+            session.timers[address] = deadline
+
+    def restore(self, session: Session) -> None:
+        """Set what is made from the slots of a restored session: timers, and which of them are of twins."""
+        session.keyed = sum(not isinstance(address, int) for address in session.slots)
+        session.twinned = {address for address in session.slots if self._bounds[number_of(address)].is_twin}
+        for address, slot in session.slots.items():
+            bound = self._bounds[number_of(address)]
+            if bound.timer is not None:
+                self.set_timer(bound, address, slot.state, session)
+
+
+def state_at(bound: BoundRule, slot: Slot | None) -> State:
+    """Return the state in a slot; a new one where there is none, and that of no rule that keeps one otherwise."""
+    return NO_STATE if bound.stateless else bound.new_state() if slot is None else slot.state
+
+
+def _sketched(bound: BoundRule, address: Address) -> int:
+    """Return the number of an address for a sketch: that of its rule's tag, which no other policy changes."""
+    values = () if isinstance(address, int) else address[1:]
+    return sketch_number("\0".join([f"{bound.tag:08x}", *map(str, values)]))

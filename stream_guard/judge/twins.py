@@ -17,17 +17,16 @@ from msgspec.structs import replace
 from pydantic import BaseModel
 
 from stream_guard.judge.arguments import LONGEST_WORD, UNREAD, Type, holds_json, json_in, may_be_number, taken_as
-from stream_guard.judge.bound import NO_STATE, BoundRule, Handler, key_path, overrides
+from stream_guard.judge.bound import NO_STATE, Address, BoundRule, Handler, key_path, overrides
 from stream_guard.judge.conditions import Condition, Leaf
 from stream_guard.judge.content import has_text
 from stream_guard.judge.findings import Evaluation
 from stream_guard.judge.json_values import decode, encode
-from stream_guard.judge.key_state import Address, KeyState
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, ToolCall, ToolResult, Unsure
 from stream_guard.judge.paths import Path, lookup
 from stream_guard.judge.rule import State
+from stream_guard.judge.session import RuleSlots, Session
 from stream_guard.judge.spec import Agents, RuleSpec
-from stream_guard.judge.states import RuleSlots
 
 Steps: TypeAlias = tuple[str, ...]
 
@@ -271,7 +270,7 @@ class TwinJudge:
                 fired.append(twin)
         return fired, taken
 
-    def settle(self, taken: Sequence[Taken], key_state: KeyState) -> None:
+    def settle(self, taken: Sequence[Taken], key_state: Session) -> None:
         """Keep the states of twins that differ from those of their rules, which have run since."""
         for twin, address, state in taken:
             main = key_state.slots.get(_main(twin, address))
@@ -306,7 +305,7 @@ class TwinJudge:
             taken.append((twin, address, state))
         return verdict
 
-    def _copy(self, twin: Twin, address: Address, key_state: KeyState) -> State:
+    def _copy(self, twin: Twin, address: Address, key_state: Session) -> State:
         known = key_state.slots.get(address) or key_state.slots.get(_main(twin, address))
         return twin.bound.new_state() if known is None else decode(encode(known.state), type(known.state))
 
