@@ -21,8 +21,8 @@ from stream_guard.demo.sessions import BAD, sample_events
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event
 from stream_guard.learning.collecting import collect
+from stream_guard.policy.forms import policy_schema
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.schema import policy_schema
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents
 from stream_guard.starting.files import refuse_to_overwrite, write_files

@@ -28,7 +28,7 @@ def schema(
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the JSON Schema of policies with the kinds that are installed, for editors."""
-    from stream_guard.policy.schema import policy_schema
+    from stream_guard.policy.forms import policy_schema
 
     del what  # there is one so far
     typer.echo(json.dumps(policy_schema(_registry(settings_file)), indent=2, ensure_ascii=False))

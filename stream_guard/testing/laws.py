@@ -31,7 +31,7 @@ from stream_guard.judge.rule import Example, RuleType
 from stream_guard.judge.spec import Policy
 from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import open_table
-from stream_guard.policy.schema import CONDITION_DEFINITION
+from stream_guard.policy.forms import CONDITION_DEFINITION
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing.running import find, one_rule_policy, rule_spec

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import stream_guard as sg
 from stream_guard.errors import PolicyError
 from stream_guard.policy.document import read_document
+from stream_guard.policy.forms import policy_schema
 from stream_guard.policy.load import load_policy
-from stream_guard.policy.schema import policy_schema
 from stream_guard.registry import Registry, build_registry
 
 REGISTRY = build_registry()
