@@ -233,7 +233,7 @@ class QuestionDesk(AnswerRecord):
         self._stop = threading.Event()
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
-        self.settled: Callable[[], None] = _nobody  # called, in a thread of the desk, when something may be settled
+        self.settled: Callable[[], None] = lambda: None  # called in a thread of the desk, when something may be settled
 
     def start(self) -> None:
         """Begin to ask, also what an earlier run left."""
@@ -468,7 +468,3 @@ class QuestionDesk(AnswerRecord):
 
 def _no_answer(why: str, *, is_counted: bool = False) -> Answer:
     return Answer(violated=None, confidence=0.0, explanation=why, is_counted=is_counted)
-
-
-def _nobody() -> None:
-    """Do nothing: nobody waits for it in another thread."""

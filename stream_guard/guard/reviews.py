@@ -41,7 +41,7 @@ class Reviews:
         self._rules = rules or ReviewSettings()
         self._clock = clock
         # Called for each attempt that now waits for a person, before that is committed: nobody waits unnoticed.
-        self.notify: Callable[[Review], None] = _tell_nobody
+        self.notify: Callable[[Review], None] = lambda _: None
 
     def ask(
         self,
@@ -268,10 +268,6 @@ class ReviewAnswer(msgspec.Struct, frozen=True):
     via: str = ""
     tenant: str = ""  # theirs: a review of another one is not there for them
     arguments_digest: str = ""
-
-
-def _tell_nobody(review: Review) -> None:
-    """Do nothing: nobody wants to know."""
 
 
 def call_key(attempt: ToolCall) -> str:

@@ -132,7 +132,8 @@ def _changed_reviews(database: Database, audited: dict[str, dict[str, Any]]) -> 
     for row in review_rows.all_rows(database):
         name = str(row[0])
         record = audited.pop(name, None)
-        if (record is None or not _says(record, row)) and not _is_genuine_now(database, name):
+        sealed = None if record is None else record.get(SEAL)
+        if sealed != seal_of(review_rows.TABLE, name, row) and not _is_genuine_now(database, name):
             where = "is in no record" if record is None else f"is not what record {record.get('number')} says"
             yield f"review {name} {where}: it was written past stream_guard"
     for name, record in audited.items():
@@ -143,10 +144,6 @@ def _changed_reviews(database: Database, audited: dict[str, dict[str, Any]]) -> 
 def _is_there(database: Database, number: int) -> bool:
     """Whether a record is still in the chain: it may have been pruned, with its row, since it was read."""
     return bool(database.read("SELECT 1 FROM sg_audit WHERE number = ?", number))
-
-
-def _says(record: dict[str, Any], row: Row) -> bool:
-    return bool(record.get(SEAL) == seal_of(review_rows.TABLE, str(row[0]), row))
 
 
 def _is_genuine_now(database: Database, name: str) -> bool:

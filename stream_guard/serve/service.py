@@ -58,8 +58,9 @@ class Service:
         gate.outgoing = self.alert
         self.obstacles: set[str] = set()  # what does not go on just now; nothing of it is lost
         self._stopping: tuple[StoppingRules, ...] = (StoppingRules(gate.policy),)
-        self.decided: Callable[..., None] = _unheard  # called with an attempt, its ruling, and whether it was judged
-        self.adopted: Callable[[Policy], None] = _nothing  # called with a policy before it judges its first attempt
+        # Called with an attempt, its ruling, and whether it was judged; and with a policy before its first attempt.
+        self.decided: Callable[..., None] = lambda *_, **__: None
+        self.adopted: Callable[[Policy], None] = lambda _: None
         # One thread: the guard judges one attempt at a time anyway, and their order stays.
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-gate")
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="stream_guard-alerts")
@@ -202,14 +203,6 @@ class Service:
         )
         self._alert_of_failure([alert])
         return replace(allow, alerts=(alert,))
-
-
-def _unheard(_attempt: ToolCall, _ruling: Ruling, *, judged: bool) -> None:
-    """Do nothing: decisions are sent nowhere."""
-
-
-def _nothing(policy: Policy) -> None:
-    """Do nothing: nobody counts by rule."""
 
 
 class GateMetrics(Collector):
