@@ -82,16 +82,12 @@ class ToolMiddleware:
             params={"name": PROBE, "arguments": {}},
             request_id=PROBE,
         )
-        answer = asyncio.run(_wait(self(ctx, next_one)))
+        answer = asyncio.run(self(ctx, next_one))
         return not reached and _failed(answer)
 
 
 def _failed(result: Any) -> bool:
     return bool(result.get("isError") if isinstance(result, dict) else getattr(result, "is_error", False))
-
-
-async def _wait(answer: Awaitable[HandlerResult]) -> HandlerResult:
-    return await answer
 
 
 _MOST_PAGES: Final = 50  # of a list of tools

@@ -163,7 +163,7 @@ class Routes:
         async with self._one_batch:
             for start in range(0, len(items), EVENTS_AT_ONCE):
                 events = self._read(items[start : start + EVENTS_AT_ONCE], start, who, refused)
-                found = await self._service.run(self._observe, events)
+                found = await self._service.run(self._gate.observe, *events)
                 alerts += found
         action = self._gate.action_of(alerts).word
         return {"accepted": len(items) - len(refused), "alerts": alerts, "action": action, "refused": refused}
@@ -243,9 +243,6 @@ class Routes:
             except RequestRefused as refusal:
                 refused.append({"number": number, "reason": str(refusal)})
         return events
-
-    def _observe(self, events: Sequence[Event]) -> list[Alert]:
-        return self._gate.observe(*events)
 
     def _obligations(self, session_id: str) -> dict[str, Any]:
         found = self._gate.open_obligations(session_id)
