@@ -45,56 +45,6 @@ class Counts:
     ``counts.hits[position] += 1`` needs no preparation.
     """
 
-    __slots__ = (
-        "alert_delay_sums",
-        "alert_delays",
-        "alerts",
-        "changed_events",
-        "closed",
-        "contested_calls",
-        "copies",
-        "dead_letters",
-        "decode_errors",
-        "disbelieved_ends",
-        "disbelieved_times",
-        "duplicate_events",
-        "durable_at",
-        "events",
-        "evictions",
-        "fail_open",
-        "fields",
-        "findings",
-        "hits",
-        "inquiries",
-        "judge_dollars",
-        "lacking",
-        "lag",
-        "late_events",
-        "lookalike_names",
-        "merged_calls",
-        "orphan_spans",
-        "outbox",
-        "outbox_oldest",
-        "partition_lag",
-        "paths",
-        "policy_reloads",
-        "rebalances",
-        "records",
-        "redriven_records",
-        "replaced_policies",
-        "restore",
-        "rule_errors",
-        "sessions",
-        "state_bytes",
-        "state_resets",
-        "suppressed",
-        "texts",
-        "tools",
-        "type_mismatches",
-        "unevaluable",
-        "unpaired_results",
-    )
-
     def __init__(self) -> None:
         self.records = 0  # read from the sources
         self.redriven_records = 0  # of those, dead letters that came back
@@ -170,7 +120,7 @@ class Counts:
 
     def add(self, other: Counts) -> None:
         """Add the counts of another process or part of the same run."""
-        for name in self.__slots__:
+        for name in vars(self):
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, int | float):
                 setattr(self, name, mine + theirs)
@@ -180,7 +130,7 @@ class Counts:
 
     def take(self, other: Counts) -> None:
         """Move the counts of another engine of this process here, but for those by rule: its rules are others."""
-        for name in self.__slots__:
+        for name in vars(self):
             mine, theirs = getattr(self, name), getattr(other, name)
             if isinstance(mine, int | float):
                 setattr(self, name, mine + theirs)

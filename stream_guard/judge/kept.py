@@ -104,24 +104,6 @@ class TenantShares:
 class KeptSessions:
     """Loads, stores and forgets sessions, and knows their deadlines. It judges nothing."""
 
-    __slots__ = (
-        "_counts",
-        "_engine",
-        "_idle",
-        "_is_shared",
-        "_limits",
-        "_max_live",
-        "clean",
-        "deadlines",
-        "forgotten",
-        "next_due",
-        "resting",
-        "shares",
-        "store",
-        "touched",
-        "unwritable",
-    )
-
     def __init__(self, engine: Engine, store: Store, counts: Counts, limits: Limits) -> None:
         self.store = store
         self._is_shared = False

@@ -130,21 +130,7 @@ def _can_be_kept(value: Json) -> bool:
 
 
 def is_large(value: Json) -> bool:
-    """Whether a value takes more memory than an open call may keep of it."""
-    if type(value) is not dict:
-        return _is_large_within(value)
-    left = _LARGE - 64 * len(value)
-    for key, item in value.items():
-        if type(item) is str:
-            left -= len(item)
-        elif isinstance(item, dict) or isinstance(item, list):  # noqa: SIM101  # compiled, a union is made each time
-            return _is_large_within(value)
-        left -= len(key) if type(key) is str else len(str(key))  # a caller in this process may pass anything
-    return left < 0
-
-
-def _is_large_within(value: Json) -> bool:
-    """Whether a value that holds others is large; most are so small in a row that nothing in them need be measured."""
+    """Whether a value takes more memory than an open call may keep of it. Most are so small that little is measured."""
     try:
         if len(_encode(value)) < _CERTAINLY_SMALL:
             return False

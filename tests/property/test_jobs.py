@@ -111,7 +111,7 @@ def _report(files: tuple[str, ...], policy: bytes, jobs: int, form: str, span: T
     summary = replay.summary()
     counts.add(summary.counts)
     # What a rule waits for is looked for until it is seen, in each share; whether it was seen is what is reported.
-    numbers = {name: getattr(counts, name) for name in counts.__slots__ if name not in {"paths", "fields"}}
+    numbers = {name: getattr(counts, name) for name in vars(counts) if name not in {"paths", "fields"}}
     missing = never_saw(load_policy(policy, REGISTRY), counts)
     alerts = msgspec.json.encode(alerts_of(found, "v"))
     return alerts, numbers, missing, letters.summary(), letters.total, summary.left_out
