@@ -283,6 +283,9 @@ class Engine:
         None when nothing is to run.
         """
         key_state, memory, reporter = evaluation.key_state, evaluation.memory, self._reporter
+        address = bound.number if bound.key is None else bound.key(event)
+        if address is None and event.captured and not is_unreadable(event) and not lacks_key(bound.spec.key, event):
+            return None  # a call without such an argument is nothing to the rule, whatever else is missing
         if self._lacks_something(bound, event, key_state):
             entry = enter(bound, event, key_state.turns, memory)
             doubt = self._doubt(bound, entry, evaluation)
@@ -297,7 +300,6 @@ class Engine:
             if bound.ungated is None:
                 return None
             handle = bound.ungated
-        address = bound.number if bound.key is None else bound.key(event)
         if address is None:
             if lacks_key(bound.spec.key, event):
                 reporter.count_unevaluable(bound, evaluation, NO_KEY)
