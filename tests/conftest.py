@@ -30,7 +30,9 @@ OF_THE_TESTS = frozenset(("STREAM_GUARD_REQUIRE_ALL", "STREAM_GUARD_DATA", "STRE
 
 TESTS = Path(__file__).parent
 # Folders whose tests take long and need nothing of each other: each test goes to the next process that is free.
-SPREAD = frozenset(("contract_pack", "docs", "e2e", "formats", "integration", "laws", "property", "vectors", "worker"))
+SPREAD = frozenset(
+    ("contract_pack", "docs", "e2e", "formats", "integration", "laws", "property", "reference", "vectors", "worker")
+)
 WAITING = frozenset(("browser", "docs", "editor", "integration", "worker"))
 FOR_ALL = frozenset(("root", "kafka", "shared_broker", "secure_broker"))  # shared by all processes, or made at no cost
 

@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -29,11 +31,12 @@ from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry, build_registry
 from tests.reference.product import Mode, Product
-from tests.reference.reference import Found, Reference
+from tests.reference.reference import Attempt, Life, Reference, Slot
 
 IDLE = 1800.0
 FAR = 10 * 365 * 86400.0
 TOOLS = ("look", "send", "book")
+SIGNS = ("/", ",", "\0", "\x1f")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ def deep(levels: int) -> Any:
 ARGS: dict[str, list[Any]] = {
     "plain": [{"x": "one"}, {"x": "two"}, {"x": "one", "y": 3}, {}, {"x": ""}],
     "numbers": [{"x": 1}, {"x": 1.0}, {"x": True}, {"x": 2}, {"x": None}, {"x": "1"}, {"x": [1.0, "1"]}],
-    "slashes": [{"r": "acme/web", "p": "main.py"}, {"r": "acme", "p": "web/main.py"}],
+    **{
+        f"joined by {ord(sign)}": [{"r": f"acme{sign}web", "p": "main"}, {"r": "acme", "p": f"web{sign}main"}]
+        for sign in SIGNS
+    },
     "2**70": [{"x": 2**70}, {"x": 2**70 + 1}, {"x": -(2**70)}],
     "lone surrogates": [{"x": "\ud800"}, {"x": "a\udfff"}, {"\ud800": "one"}, {"x": ["\ud800"]}],
     "NaN": [{"y": float("nan")}, {"y": float("inf"), "x": "one"}],
@@ -68,18 +74,16 @@ ARGS: dict[str, list[Any]] = {
 }
 CONDITIONS: list[Any] = [
     {"path": "labels.tier", "op": "==", "value": "gold"},
-    {"path": "labels.tier", "op": "!=", "value": "gold"},
-    {"path": "tool.args.x", "op": "in", "value": ["one", 1]},
+    {"not": {"path": "labels.tier", "op": "==", "value": "gold"}},
+    {"path": "tool.args.x", "op": "==", "value": 1},
     {"path": "tool.args.x", "op": "exists", "value": False},
-    {"path": "tool.args.x", "op": ">", "value": 1},
-    {"path": "tool.name", "op": "not_in", "value": ["look"]},
-    {"path": "tool.result.status", "op": "!=", "value": "error"},
-    {"path": "stop_reason", "op": "==", "value": "end_turn"},
-    {"path": "request.params.amount", "op": ">=", "value": 5},
-    {"path": "user.text", "op": "contains", "value": "please"},
-    {"not": {"path": "user.text", "op": "contains", "value": "please"}},
-    {"any_of": [{"path": "agent", "op": "==", "value": "ann"}, {"path": "model", "op": "==", "value": "m2"}]},
-    [{"path": "labels.tier", "op": "exists"}, {"not": {"path": "response.content", "op": "contains", "value": "send"}}],
+    {"not": {"path": "tool.name", "op": "==", "value": "look"}},
+    {"path": "response.stop_reason", "op": "==", "value": "end_turn"},
+    {"path": "request.params.amount", "op": "==", "value": 5},
+    {"path": "user.text", "op": "==", "value": "please"},
+    {"not": {"path": "user.text", "op": "==", "value": "please"}},
+    [{"path": "labels.tier", "op": "exists", "value": True}, {"path": "agent", "op": "==", "value": "ann"}],
+    [{"not": {"path": "request.model", "op": "==", "value": "m2"}}, {"path": "agent", "op": "==", "value": "bob"}],
 ]
 KINDS: list[tuple[str, list[dict[str, Any]]]] = [
     ("no_call", [{"tool": "send"}, {"tool": "*"}]),
@@ -144,11 +148,11 @@ KINDS: list[tuple[str, list[dict[str, Any]]]] = [
 ]
 ONCE = {"max_turns", "must_call_after", "must_followup"}
 KEYS: list[list[str] | str] = [
-    *[["session"]] * 3,
+    *[["session"]] * 4,
     ["session", "tool"],
     ["session", "args.x"],
     ["session", "agent"],
-    ["session", "args.r", "args.p"],
+    *[["session", "args.r", "args.p"]] * 2,
     ["args.r", "args.p"],
     ["agent"],
     ["agent", "labels.tier"],
@@ -177,13 +181,13 @@ def draw_any_rule(random: Random, number: int) -> dict[str, Any]:
     if key != ["session"]:
         rule["key"] = key
     elif random.random() < 0.3:
-        rule["scope"] = random.choice(["part", "run"])
+        rule["scope"] = "run"
     if random.random() < 0.3:
         rule["when"] = random.choice(CONDITIONS)
     if random.random() < 0.1:
         rule["unless"] = random.choice(CONDITIONS)
-    if random.random() < 0.15:
-        rule["cooldown"] = random.choice([60, 600])
+    if random.random() < 0.25:
+        rule["cooldown"] = random.choice([60, 600, 7200])
     if random.random() < 0.15 and kind not in ONCE:
         rule["for"] = random.choice([30, 300])
     return rule
@@ -205,7 +209,10 @@ def draw_case(seed: str) -> Case:
             for n, path in enumerate(paths)
         ]
     tells_all = any("when" in rule or "unless" in rule for rule in rules)
-    events = tuple(draw_events(random, tells_all=tells_all))
+    odd = random.choice(["plain", "plain", *[name for name in ARGS if not name.startswith("joined")]])
+    if any("args.r" in rule.get("key", ()) for rule in rules):
+        odd = f"joined by {ord(random.choice(SIGNS))}"
+    events = tuple(draw_events(random, odd, tells_all=tells_all))
     if random.random() < 0.05:
         events = with_copies(events)
     restarts = frozenset(n for n in range(len(events)) if random.random() < random.choice([0.0, 0.0, 0.3]))
@@ -216,7 +223,7 @@ STEPS = (0.0, 0.0, 1.0, 1.0, 10.0, 30.0, 59.0, 60.0, 61.0, 300.0, 600.0, 1799.0,
 BACK = (-1.0, -30.0, -500.0, -1800.0, -4000.0)
 
 
-def draw_events(random: Random, *, tells_all: bool) -> Iterator[Event]:
+def draw_events(random: Random, odd: str, *, tells_all: bool) -> Iterator[Event]:
     """Draw events of one to three sessions, each with a clock of its own or with none.
 
     ``tells_all``: no turn leaves out what a condition may ask for. What is unevaluable is another subject.
@@ -226,11 +233,10 @@ def draw_events(random: Random, *, tells_all: bool) -> Iterator[Event]:
         session: None if random.random() < 0.1 else random.choice([100000.0, 100000.0, 100100.0, 108000.0])
         for session in sessions
     }
-    odd = random.choice(["plain", "plain", "numbers", *ARGS])
     past: list[Event] = []
     for _ in range(random.randint(2, 14)):
         session = random.choice(sessions)
-        again = draw_repeat(random, past) if past and random.random() < 0.12 else None
+        again = draw_repeat(random, past) if past and random.random() < 0.15 else None
         if again is not None:
             yield again
             past.append(again)
@@ -247,15 +253,30 @@ def draw_events(random: Random, *, tells_all: bool) -> Iterator[Event]:
 
 
 def draw_repeat(random: Random, past: list[Event]) -> Event:
-    """Draw something that was there: redelivered, with other content, or in another session."""
+    """Draw something that was there: redelivered, told otherwise, with other content, or in another session."""
     event = random.choice(past)
-    choice = random.randrange(3)
+    choice = random.randrange(4)
+    if choice == 3 and (other := told_by_another(event, f"o{len(past)}")) is not None:
+        return other
     if choice == 0:
         return event
     if choice == 1:
         return msgspec.structs.replace(event, **random.choice([{"labels": {"tier": "other"}}, other_content(event)]))
     alike = [one.session_id for one in past if (one.time is None) == (event.time is None)]  # with a clock, or without
     return msgspec.structs.replace(event, session_id=random.choice(alike))
+
+
+def told_by_another(event: Event, event_id: str) -> Event | None:
+    """Return the turn with the block of a call, or a call of a turn."""
+    header: dict[str, Any] = {"session_id": event.session_id, "time": event.time, "event_id": event_id}
+    header |= {"agent": event.agent, "run_id": event.run_id, "labels": event.labels}
+    if isinstance(event, sg.ToolCall):
+        block = {"type": "tool_use", "name": event.tool, "input": event.args, "id": event.call_id}
+        request = {"model": "m1", "messages": [{"role": "assistant", "content": "go"}]}
+        return sg.Turn(request=request, response={"content": [block], "stop_reason": "tool_use"}, **header)
+    blocks = event.response["content"][1:] if isinstance(event, sg.Turn) else []
+    calls = [sg.ToolCall(tool=one["name"], args=one["input"], call_id=one.get("id", ""), **header) for one in blocks]
+    return calls[0] if calls else None
 
 
 def other_content(event: Event) -> dict[str, Any]:
@@ -358,11 +379,12 @@ class Difference(Exception):  # noqa: N818  # it is what is looked for
         return f"{self.where}\n  reference: {self.reference}\n  product:   {self.product}"
 
 
-def run_reference(case: Case) -> tuple[list[Found], Reference]:
-    reference = Reference(policy_of(case), case.mode)
+def run_reference(case: Case) -> Watched:
+    reference = Watched(policy_of(case), case.mode)
     for event in case.events:
         reference.feed(event)
-    return reference.end_all(), reference
+    reference.end_all()
+    return reference
 
 
 def run_product(case: Case) -> list[sg.Finding]:
@@ -417,25 +439,40 @@ class Ids:
 
 def compare(case: Case, ids: Ids) -> None:
     """Run both; raise the first difference."""
-    expected, _ = run_reference(case)
-    found = run_product(case)
-    ours = sorted(((repr(content_of_found(one)), number) for number, one in enumerate(expected)))
-    theirs = sorted(((repr(content_of_finding(one, case)), number) for number, one in enumerate(found)))
+    found = findings_of(run_reference(case))
+    ours = [(repr(one), identity) for identity, one in found.items()]
+    theirs = [(repr(content_of(one, case)), one.alert_id) for one in run_product(case)]
     left, right = Counter(content for content, _ in ours), Counter(content for content, _ in theirs)
     if left != right:
         raise Difference("findings", "; ".join(sorted((left - right).elements())), "; ".join((right - left).elements()))
-    for (_, our_number), (_, their_number) in zip(ours, theirs, strict=True):
-        ids.check(expected[our_number].identity, found[their_number].alert_id)
+    alerts = dict(theirs)
+    for content, identity in ours:
+        if left[content] == 1:  # of two that say the same, nobody knows which is which
+            ids.check(identity, alerts[content])
 
 
-def content_of_found(one: Found) -> Any:
-    return one.slot, one.at, one.session, one.time, -1 if one.index is None else one.index, one.detail
+class Found(NamedTuple):
+    """What a finding says, on both sides."""
+
+    slot: str
+    at: str
+    session: str
+    time: float | None
+    turn: int | None
+    detail: str
+
+    def __repr__(self) -> str:
+        return str((*self[:4], -1 if self.turn is None else self.turn, self.detail))
 
 
-def content_of_finding(one: sg.Finding, case: Case) -> Any:
+def content_of(one: sg.Finding, case: Case) -> Found:
+    """Return what a finding of the product says, as the reference says it."""
     spans = one.at != "event" and one.slot in spanning(case)
-    session = "" if spans else one.session_id
-    return one.slot, one.at, session, one.time, -1 if one.index is None else one.index, one.detail
+    return Found(one.slot, one.at, "" if spans else one.session_id, one.time, one.index, one.detail)
+
+
+def findings_of(reference: Reference) -> dict[Any, Found]:
+    return {identity: Found(*said) for identity, said in reference.found.items()}
 
 
 def spanning(case: Case) -> set[str]:
@@ -448,8 +485,20 @@ def variants(case: Case) -> Iterator[Case]:
     yield case
     if case.restarts:
         yield replace(case, restarts=frozenset())
+    if (swapped := told_otherwise(case)) != case:
+        yield swapped
     if case.mode == "batch" and not spanning(case):  # sessions have nothing to do with each other
         yield replace(case, restarts=frozenset(), events=tuple(sorted(case.events, key=lambda event: event.session_id)))
+
+
+def told_otherwise(case: Case) -> Case:
+    """Return the case with each turn and the call next to it, of one session, in the other order."""
+    events = list(case.events)
+    for number in range(len(events) - 1):
+        one, other = events[number : number + 2]
+        if one.session_id == other.session_id and {type(one), type(other)} == {sg.Turn, sg.ToolCall}:
+            events[number : number + 2] = [other, one]
+    return replace(case, events=tuple(events), restarts=frozenset())
 
 
 def among_others(case: Case, every: float) -> Case:
@@ -463,6 +512,15 @@ def among_others(case: Case, every: float) -> Case:
         others = [sg.UserMessage(session_id="other", event_id=f"o{n}", time=first + n * every) for n in range(count)]
     events = tuple(sorted([*timed, *others], key=lambda event: event.time or 0.0))
     return replace(case, mode="stream", events=events, restarts=frozenset())
+
+
+def may_be_forgotten(case: Case) -> bool:
+    """Whether a session is silent for so long that nothing need be known of it afterwards."""
+    times: dict[str, list[float]] = {}
+    for event in case.events:
+        times.setdefault(event.session_id, []).append(event.time or 0.0)
+    in_order = [sorted(of_session) for of_session in times.values()]
+    return any(later - earlier >= 2 * IDLE for one in in_order for earlier, later in pairwise(one))
 
 
 def differs(case: Case, ids: Ids | None = None) -> Difference | None:
@@ -548,29 +606,83 @@ def as_literals(case: Case) -> str:
 # ---- the table
 
 
-def situations(case: Case, reference: Reference) -> Counter[str]:
+class Watched(Reference):
+    """A reference that notes which situations it met."""
+
+    def __init__(self, policy: Policy, mode: Mode) -> None:
+        super().__init__(policy, mode)
+        self.met: set[str] = set()
+
+    def note(self, **names: bool) -> None:
+        self.met |= {name.replace("_", " ") for name, is_met in names.items() if is_met}
+
+    def _settle(self, session: Life, time: float) -> Life:
+        if session.waiting is not None:
+            self.note(stamp_not_believed=time < (session.waiting[0].time or 0.0) - IDLE)
+        return super()._settle(session, time)
+
+    def _take(self, session: Life, event: Event, about: Any, *, begins_anew: bool) -> Life:
+        if begins_anew and event.time is not None and session.clock is not None:
+            self.note(exactly_idle=event.time - session.clock == IDLE, longer_than_idle=True)
+        return super()._take(session, event, about, begins_anew=begins_anew)
+
+    def _move(self, life: Life, event: Event) -> None:
+        is_late = None not in (event.time, life.clock) and (event.time or 0.0) < (life.clock or 0.0)
+        self.note(went_on_after_its_end=life.is_over, late=is_late)
+        super()._move(life, event)
+
+    def _pass_time(self) -> None:
+        before = [life for lives in self.lives.values() for life in lives if life.closed_at is None]
+        super()._pass_time()
+        self.note(ended_by_the_clock_of_others=any(life.closed_at is not None for life in before))
+
+    def _known_attempt(self, session: Life, call: sg.ToolCall, by: str) -> Attempt | None:
+        known = super()._known_attempt(session, call, by)
+        if known is not None:
+            is_block, is_repeat = by == "block", by in known.told_by
+            self.note(block_after_its_call=is_block, call_after_its_block=not is_block, call_told_again=is_repeat)
+        return known
+
+    def _life_of_key(self, key: tuple[str, ...], values: tuple[str, ...], event: Event) -> Life:
+        life = super()._life_of_key(key, values, event)
+        self.note(key_across_sessions=True, before_the_pause_of_a_key=self.lives[key, values][0] is not life)
+        return life
+
+    def _ask(self, slot: Slot, life: Life, event: Event, about: Any, handler: str) -> None:
+        super()._ask(slot, life, event, about, handler)
+        if slot.hits_since is not None and slot.spec.hold is not None:
+            self.note(held_by_for=(event.time or 0.0) - slot.hits_since < slot.spec.hold)
+
+    def _tell(self, slot: Slot, hit: sg.Hit | None, life: Life, at: str, time: float | None, about: Any) -> None:
+        since = inf if hit is None or time is None or slot.told_at is None else abs(time - slot.told_at)
+        self.note(deadline=at == "deadline", held_back_by_a_cooldown=since < (slot.spec.cooldown or 0.0))
+        super()._tell(slot, hit, life, at, time, about)
+
+
+def situations(case: Case, reference: Watched) -> Counter[str]:
     """Count what a case and its run met."""
-    met = Counter(dict.fromkeys((name for name, count in reference.met.items() if count), 1))
-    text = repr(case.events)
-    met["commits and restarts"] += bool(case.restarts)
-    met["stream"] += case.mode == "stream"
+    met = Counter(reference.met)
+    told = [repr(event) for event in case.events]
+    text = "".join(told)
+    ids = [(event.session_id, event.event_id) for event in case.events if event.event_id]
+    met["redelivered"] += any(repr(e) in told[:number] and e.event_id != "" for number, e in enumerate(case.events))
+    met["id again, other content"] += len(set(ids)) < len({one for one in told if "event_id=''" not in one})
+    met["equal ids in two sessions"] += len(set(ids)) > len({event_id for _, event_id in ids})
+    met["equal sessions under two ids"] += "copy of" in text
     met["no event times at all"] += all(event.time is None for event in case.events)
     met["far-future stamps"] += any((event.time or 0.0) >= FAR for event in case.events)
     met["2**70"] += str(2**70)[:12] in text
     met["lone surrogates"] += "\\ud800" in text or "\\udfff" in text
     met["NaN"] += "nan" in text
     met["depth"] += text.count("[{'d': [") > 20
-    met["list and object at items"] += "'items': [" in text and "'items': {" in text
-    met["equal sessions under two ids"] += "copy of" in text
-    met["keys with several values, slashes"] += "acme/web" in text and "web/main.py" in text
-    met["ids in two sessions"] += len({(e.session_id, e.event_id) for e in case.events}) > len(
-        {e.event_id for e in case.events}
-    )
+    met["a list where an object was"] += "'items': [" in text and "'items': {" in text
+    met["values of a key that a sign joins alike"] += "'r': 'acme'" in text and "'p': 'main'" in text
+    met["commits and restarts"] += bool(case.restarts)
+    met[f"mode {case.mode}"] += 1
     for name in ("cooldown", "for", "when", "unless", "scope", "key"):
         met[f"rules with {name}"] += any(name in rule for rule in case.rules)
-    by_agent = any({"session", "agent"} <= set(rule.get("key", ())) for rule in case.rules)
-    met["nameless agents, key by agent in a session"] += by_agent and any(not event.agent for event in case.events)
-    met["end_all"] += 1
+    for rule in case.rules:
+        met[f"kind {rule['kind']}"] += 1
     return met
 
 
@@ -592,7 +704,7 @@ def search(examples: int, seed: int, most: int = 1, without: Iterable[str] = (),
     for number in range(examples):
         name = f"{seed}/{number}"
         case = draw_case(name)
-        here = situations(case, run_reference(case)[1])
+        here = situations(case, run_reference(case))
         if any(here[situation] for situation in without):
             continue
         met += here
