@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from stream_guard.judge.counts import Counts
     from stream_guard.judge.forgotten import Sketch, sketch_number
     from stream_guard.judge.json_values import check_json, json_equal
+    from stream_guard.judge.judge import Judge
     from stream_guard.judge.limits import Duration
     from stream_guard.judge.model import (
         EVENT_KINDS,
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
     )
     from stream_guard.judge.spec import Policy, RuleSpec
     from stream_guard.kafka.writer import Outgoing, TopicWriter
-    from stream_guard.pipeline import open_table
     from stream_guard.ports import (
         Command,
         Decoder,
@@ -145,6 +145,7 @@ __all__ = [
     "Inquiry",
     "Json",
     "JsonDecoder",
+    "Judge",
     "JudgeSettings",
     "LineLog",
     "LoginToken",
@@ -220,7 +221,6 @@ __all__ = [
     "load_settings",
     "make_alert",
     "open_database",
-    "open_table",
     "own_version",
     "parse_arguments",
     "parse_json",
@@ -271,6 +271,7 @@ _MODULES: Final = {
     "stream_guard.kafka.writer": ("Outgoing", "TopicWriter"),
     "stream_guard.judge.arguments": ("parse_arguments", "parse_json", "payload_texts"),
     "stream_guard.judge.conditions": ("Condition",),
+    "stream_guard.judge.judge": ("Judge",),
     "stream_guard.judge.paths": ("MISSING", "Path"),
     "stream_guard.judge.patterns": ("Regex", "ToolPattern", "literal", "tool_words"),
     "stream_guard.http.traceparent": ("span_place",),
@@ -297,7 +298,6 @@ _MODULES: Final = {
         "UserMessage",
     ),
     "stream_guard.judge.counts": ("Counts",),
-    "stream_guard.pipeline": ("open_table",),
     "stream_guard.judge.spec": ("Policy", "RuleSpec"),
     "stream_guard.judge.ports": ("Answer",),
     "stream_guard.ports": (

@@ -3,12 +3,12 @@
     source -> decode -> sessions -> engine (rules) -> alerts -> sinks
 
 A record comes from a source and becomes events, or a dead letter (``decoding.reader``). Each event goes to its
-session, which drops duplicates, pairs calls with results, splits parts and keeps time (``sessions.table``). The
+session, which drops duplicates, pairs calls with results, splits parts and keeps time (``judge.judge``). The
 session shows the event to the engine. The engine folds it into the states of the rules and returns findings
-(``engine.fold``). Findings become alerts, and alerts go to sinks (``alerting.delivery``).
+(``judge.fold``). Findings become alerts, and alerts go to sinks (``alerting.delivery``).
 
 Every mode uses these parts. The embedded runner, ``check`` and ``replay`` run a ``Pipeline`` over a source. A worker
-runs one for each Kafka partition. ``evaluate`` and the inline guard have events already, and start at the table.
+runs one for each Kafka partition. ``evaluate`` and the inline guard have events already, and start at the judge.
 """
 
 from __future__ import annotations
@@ -18,35 +18,9 @@ from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader, letter_of
-from stream_guard.judge.clock import SharedClock
-from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers, Store
-from stream_guard.judge.rule import Mode
-from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Decoder, Record
-from stream_guard.settings import SessionLimits
-from stream_guard.storage.stores import MemoryStore
-
-
-def open_table(
-    policy: Policy,
-    counts: Counts | None = None,
-    limits: SessionLimits | None = None,
-    store: Store | None = None,
-    *,
-    mode: Mode = "batch",
-    clock: SharedClock | None = None,
-    answers: JudgeAnswers = NO_ANSWERS,
-) -> SessionTable:
-    """Return the sessions of one policy. On a stream they share a clock; otherwise each has its own."""
-    counts = counts if counts is not None else Counts()
-    limits = limits or SessionLimits()
-    engine = Engine(policy, counts, mode=mode, max_states=limits.max_states, answers=answers)
-    store = store if store is not None else MemoryStore()
-    return SessionTable(engine, store, counts, limits, shared_clock=mode == "stream", clock=clock)
 
 
 class EventAdmission(Protocol):
@@ -65,19 +39,19 @@ class Pipeline:
     def __init__(
         self,
         decoder: Decoder,
-        table: SessionTable,
+        judge: Judge,
         dead_letters: DeadLetterSink,
         places: RecordPlaces | None = None,
         admission: EventAdmission | None = None,
     ) -> None:
         if places is not None:
-            table.memory.origins = places.tell
-            table.tell_names(places.name)
-        self.reader = EventReader(decoder, dead_letters, table.memory)
+            judge.memory.origins = places.tell
+            judge.tell_names(places.name)
+        self.reader = EventReader(decoder, dead_letters, judge.memory)
         self._places = places
         self._admission = admission
-        self._table = table
-        self._counts = table.counts
+        self._feed = judge.feed
+        self._counts = judge.counts
 
     def run(self, records: Sequence[Record], out: list[Finding], ends: list[int] | None = None) -> None:
         """Judge records; append the findings in the order in which they are made.
@@ -94,20 +68,18 @@ class Pipeline:
 
     def _judge(self, events: Sequence[Event], record: Record | None, out: list[Finding]) -> None:
         """Judge the events of a record that are admitted; their findings name the file and the line of it."""
-        feed, places, admission = self._table.feed, self._places, self._admission
+        feed, places, admission = self._feed, self._places, self._admission
         if admission is not None and record is not None:
             admission.begin(record)
         for event in events:
             if admission is not None and record is not None and not admission.admits(event, record, out):
                 continue
             if places is None:
-                feed(event, out)
+                out += feed(event).findings
                 continue
-            before = len(out)
             places.note(record, event)
-            feed(event, out)
-            if len(out) > before:  # at once: a place is not remembered for ever
-                out[before:] = [places.located(finding) for finding in out[before:]]
+            if found := feed(event).findings:  # at once: a place is not remembered for ever
+                out += [places.located(finding) for finding in found]
         if places is not None and places.told and record is not None:
             places.forget_told()
 

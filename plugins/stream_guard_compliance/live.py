@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from stream_guard import (
-    Counts,
     Event,
     Finding,
+    Judge,
     Registry,
     SessionEnd,
     Turn,
     UserMessage,
-    open_table,
     parse_policy,
     redact_text,
 )
@@ -35,7 +34,7 @@ class PromptVersion:
 
     digest: str
     extraction: Extraction
-    table: Any = None  # None: the prompt has no rule that a machine can check
+    judge: Any = None  # None: the prompt has no rule that a machine can check
     rules: dict[str, ExtractedRule] = field(default_factory=dict)
 
 
@@ -86,9 +85,7 @@ class PromptWatch:
         """End all sessions; return what did not come."""
         found = []
         for version in self._versions.values():
-            ended: list[Finding] = []
-            if version.table is not None:
-                version.table.end_all(ended)
+            ended = version.judge.end() if version.judge is not None else []
             found += [_violation(version, finding) for finding in ended if finding.rule_id in version.rules]
         for session_id in list(self._sessions):
             self._end(session_id)
@@ -128,17 +125,16 @@ class PromptWatch:
         form = version.extraction.policy()
         if form["rules"]:
             policy = parse_policy(json.dumps(form), self._registry, file="the extracted policy")
-            version.table = open_table(policy, Counts())
+            version.judge = Judge(policy)
             version.rules = {rule_id: rule for rule in version.extraction.rules for rule_id in rule.judging}
         self._versions[digest] = version
         return version
 
 
 def _feed(version: PromptVersion, event: Event) -> list[LiveViolation]:
-    if version.table is None:
+    if version.judge is None:
         return []
-    found: list[Finding] = []
-    version.table.feed(event, found)
+    found = version.judge.feed(event).findings
     return [_violation(version, finding) for finding in found if finding.rule_id in version.rules]
 
 

@@ -16,11 +16,11 @@ from stream_guard import (
     Event,
     Finding,
     Json,
+    Judge,
     Registry,
     Settings,
     ToolCall,
     build_registry,
-    open_table,
     parse_policy,
     redact_text,
 )
@@ -72,27 +72,27 @@ class PromptJudge:
         self._lock = threading.Lock()
         self._store = _OneRow()
         self._counts = Counts()
-        self._table: Any = None
+        self._judge: Any = None
         forms = [form for rule in rules for form in forms_of(rule)]
         if forms:
             policy = parse_policy(json.dumps({"name": "a prompt", "rules": forms}), _registry(), file="the prompt")
             # Repeats are dropped, and calls paired, before events come here.
             limits = Settings().sessions.model_copy(update={"duplicate_window": 2, "max_open_calls": 32})
-            self._table = open_table(policy, self._counts, limits, self._store)
+            self._judge = Judge(policy, limits, store=self._store, counts=self._counts)
 
     def judge(self, memory: bytes, events: Sequence[Event]) -> tuple[bytes, list[dict[str, Json]], bool]:
         """Return what is to be remembered, what the events break, and whether something could not be judged."""
-        if self._table is None:
+        if self._judge is None:
             return b"", [], False
         found: list[Finding] = []
         with self._lock:
-            self._table.drop_memory()
+            self._judge.drop_memory()
             self._store.row = memory or None
             self._counts.sessions = 0
             before = sum(self._counts.unevaluable.values())
             for event in events:
-                self._table.feed(_timeless(event), found)
-            self._table.commit()
+                found += self._judge.feed(_timeless(event)).findings
+            self._judge.commit()
             unjudged = sum(self._counts.unevaluable.values()) > before
             memory = self._store.row or b""
         failed = any(finding.kind == "rule_error" for finding in found)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Final, Literal
 
-from stream_guard.judge.index import TENANT
+from stream_guard.judge.identity import TENANT
 from stream_guard.judge.model import Alert, Severity
 from stream_guard.judge.patterns import ToolPattern
 from stream_guard.settings import RouteSettings

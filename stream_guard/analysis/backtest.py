@@ -9,9 +9,9 @@ import msgspec
 
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.analysis.labels import Labels, is_bad
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Event, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
 
 
@@ -52,13 +52,13 @@ def compare_policies(
     ``sent_only``, they send nothing here either: a rule that leaves shadow mode adds alerts, and one that enters it
     removes them.
     """
-    tables = [open_table(policy, limits=limits) for policy in (old, new)]
+    judges = [Judge(policy, limits) for policy in (old, new)]
     found: list[list[Finding]] = [[], []]
     for event in events:
-        for table, findings in zip(tables, found, strict=True):
-            table.feed(event, findings)
-    for table, findings in zip(tables, found, strict=True):
-        table.end_all(findings)
+        for judge, findings in zip(judges, found, strict=True):
+            findings.extend(judge.feed(event).findings)
+    for judge, findings in zip(judges, found, strict=True):
+        findings.extend(judge.end())
     shadow = sum(finding.shadow for finding in found[1]) if sent_only else 0
     if sent_only:
         found = [[finding for finding in side if not finding.shadow] for side in found]

@@ -11,10 +11,9 @@ from typing import Any, Final, TypeAlias
 
 from stream_guard.analysis.alphabet import Item, alphabet
 from stream_guard.errors import StreamGuardError
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.judge.table import SessionTable
-from stream_guard.pipeline import open_table
 
 Trace: TypeAlias = tuple[Item, ...]
 ReadTrace: TypeAlias = Callable[[Iterable[Mapping[str, Json]], str], list[Event]]
@@ -31,9 +30,9 @@ class TraceJudge:
     def __init__(self, policy: Policy, specs: Sequence[RuleSpec], read: ReadTrace) -> None:
         self._policy = replace(policy, rules=tuple(specs), max_out_of_orderness=0.0)
         self._read = read
-        self._shares = any("session" not in spec.key for spec in specs)  # then a table has to be new for each trace
+        self._shares = any("session" not in spec.key for spec in specs)  # then a judge has to be new for each trace
         self._step = max([1.0, *(spec.hold for spec in specs if spec.hold)])  # seconds: a `for` must have time to pass
-        self._table: SessionTable | None = None
+        self._judge: Judge | None = None
         self._judged = 0  # traces so far; gives each session a name of its own
 
     def fired(self, traces: Sequence[Trace]) -> list[set[str]]:
@@ -47,25 +46,25 @@ class TraceJudge:
         return self._outcomes(traces)
 
     def _outcomes(self, traces: Sequence[Trace]) -> list[tuple[set[str], set[str]]]:
-        # Patterns take long to compile, so a table is used again where sessions have nothing to do with each other.
-        table = self._table = open_table(self._policy) if self._table is None or self._shares else self._table
+        # Patterns take long to compile, so a judge is used again where sessions have nothing to do with each other.
+        judge = self._judge = Judge(self._policy) if self._judge is None or self._shares else self._judge
         found: list[Finding] = []
         fired: dict[str, tuple[set[str], set[str]]] = {}
         for number, trace in enumerate(traces, self._judged):
             fired[f"t{number}"] = set(), set()
-            self._feed(table, f"t{number}", trace, found)
+            self._feed(judge, f"t{number}", trace, found)
         self._judged += len(traces)
-        table.end_all(found)
+        found += judge.end()
         for finding in found:
             if finding.session_id in fired:
                 fired[finding.session_id][finding.at != "event"].add(finding.slot)
         return list(fired.values())
 
-    def _feed(self, table: SessionTable, name: str, trace: Trace, found: list[Finding]) -> None:
+    def _feed(self, judge: Judge, name: str, trace: Trace, found: list[Finding]) -> None:
         try:
             events = self._read([{"at": 1000.0 + self._step * at, **item} for at, item in enumerate(trace)], name)
             for event in events:
-                table.feed(event, found)
+                found += judge.feed(event).findings
         except (ValueError, TypeError, KeyError, StreamGuardError):
             return  # no event can be like this
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard.judge.conditions import Condition
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json, ToolCall, ToolResult, Turn
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import with_version
 
 _TRIED: Final = 12  # candidates that are replayed
@@ -106,17 +106,17 @@ def changed_unless(policy: Policy, place: int, unless: Json) -> Json:
 
 def _replay(policy: Policy, rule_id: str, events: Iterable[Event]) -> dict[str, Event]:
     """Return the rule's findings by their ids, each with the event at which it was found."""
-    table = open_table(policy)
+    judge = Judge(policy)
     found: list[Finding] = []
     told: dict[str, Event] = {}
     last: Event | None = None
     for event in events:
         count = len(found)
-        table.feed(event, found)
+        found += judge.feed(event).findings
         told |= {one.alert_id: event for one in found[count:] if one.rule_id == rule_id}
         last = event
     count = len(found)
-    table.end_all(found)
+    found += judge.end()
     if last is not None:
         told |= {one.alert_id: last for one in found[count:] if one.rule_id == rule_id}
     return told

@@ -12,9 +12,9 @@ from stream_guard.analysis.never_saw import never_saw
 from stream_guard.analysis.rule_pairs import MOST_RULES, Relation, remarks
 from stream_guard.errors import Problem
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.pipeline import open_table
 from stream_guard.policy.gates import always_holds, denies_itself
 from stream_guard.policy.message_parts import Code, printable
 
@@ -67,13 +67,13 @@ class TraceReview:
 
     def judge(self, events: Iterable[Event]) -> None:
         """Judge the recordings by the policy."""
-        table = open_table(self.policy, self.counts)
+        judge = Judge(self.policy, counts=self.counts)
         found: list[Finding] = []
         for event in events:
             if len(self.sessions) < _MOST_SESSIONS:
                 self.sessions.add(event.session_id)
-            table.feed(event, found)
-        table.end_all(found)
+            found += judge.feed(event).findings
+        found += judge.end()
         for finding in found:
             self.fired.setdefault(finding.slot, Counter())[finding.session_id] += 1
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stream_guard.alerting.delivery import Delivery, alerts_of
 from stream_guard.asking.desk import QuestionDesk, SettledFinding
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.judge.ports import NO_ANSWERS, JudgeAnswers
 
@@ -17,7 +17,7 @@ class JudgedBatch(NamedTuple):
 
     alerts: Sequence[Alert]
     asked: Sequence[Finding]  # a judge is asked about them before they are alerts
-    engine: Engine
+    judge: Judge
 
 
 class JudgedAlerts:
@@ -30,23 +30,23 @@ class JudgedAlerts:
 
     def keep(self, judged: JudgedBatch) -> dict[str, int]:
         """Have the alerts delivered, or on disk, and the questions too; return where the sinks stand."""
-        self._delivery.deliver([*judged.alerts, *self._exchange(judged.asked, judged.engine)])
+        self._delivery.deliver([*judged.alerts, *self._exchange(judged.asked, judged.judge)])
         positions = self._delivery.flush()
         if self._desk is not None and self._taken:
             self._desk.told(self._taken)  # the alerts are out: from now on a crash does not repeat them
             self._taken = []
         return positions
 
-    def _exchange(self, asked: Sequence[Finding], engine: Engine) -> list[Alert]:
+    def _exchange(self, asked: Sequence[Finding], judge: Judge) -> list[Alert]:
         """Have findings wait for the judge, on disk, and return the alerts whose wait is over."""
         if self._desk is None:
             return []
-        version = engine.policy.version
-        left = [engine.settle(finding, None) for finding in self._desk.put(asked, version)] if asked else []
+        version = judge.policy.version
+        left = [judge.settle(finding, None) for finding in self._desk.put(asked, version)] if asked else []
         alerts = alerts_of([finding for finding in left if finding is not None], version)
         self._taken = self._desk.take()
         for finding, answer, made_under in self._taken:
-            settled = engine.settle(finding, answer)
+            settled = judge.settle(finding, answer)
             alerts += [] if settled is None else alerts_of([settled], made_under)
         return alerts
 

@@ -106,16 +106,16 @@ def write_sample_report(folder: Path, events: Path, policy: Policy) -> None:
     import msgspec
 
     from stream_guard.judge.counts import Counts
+    from stream_guard.judge.judge import Judge
     from stream_guard.judge.model import Event, Finding
-    from stream_guard.pipeline import open_table
     from stream_guard.reports.findings import FindingReport, to_html
 
     counts, found = Counts(), list[Finding]()
-    table = open_table(policy, counts)
+    judge = Judge(policy, counts=counts)
     decoder = msgspec.json.Decoder(Event)
     for line in events.read_bytes().splitlines():
-        table.feed(decoder.decode(line), found)
-    table.end_all(found)
+        found += judge.feed(decoder.decode(line)).findings
+    found += judge.end()
     folder.mkdir(exist_ok=True)
     (folder / "check-samples.html").write_text(to_html(FindingReport(policy, found, counts)), encoding="utf-8")
 

@@ -16,7 +16,7 @@ from stream_guard.cli.progress import extent_of_all, show_progress
 from stream_guard.cli.sharing import Job, open_workers
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.ports import Answer
 from stream_guard.running.assembly import Assembly
@@ -49,33 +49,33 @@ def judge(job: Job, assembly: Assembly) -> JudgedRecordings:
         replay.run()
     counts.add(replay.summary().counts)
     if job.asks:
-        found = ask_judge(found, Engine(job.load(assembly), counts), assembly)
+        found = ask_judge(found, Judge(job.load(assembly), counts=counts), assembly)
     return JudgedRecordings([from_here(finding) for finding in found], counts, letters)
 
 
-def ask_judge(found: list[Finding], engine: Engine, assembly: Assembly) -> list[Finding]:
+def ask_judge(found: list[Finding], judge: Judge, assembly: Assembly) -> list[Finding]:
     """Return findings with those that a judge has the last word on as it answers; all others stay in their places."""
     asked = questions_in(found)
-    desk = assembly.open_desk(engine.policy, f"check {secrets.token_hex(8)}", engine.counts) if asked else None
+    desk = assembly.open_desk(judge.policy, f"check {secrets.token_hex(8)}", judge.counts) if asked else None
     if desk is None:
-        return settle_all(found, engine, {})
-    judge, inquiries = assembly.settings.judge, {one.inquiry.digest: one.inquiry for one in asked if one.inquiry}
-    most = sum(worst_case(one.words, one.excerpt, judge) for one in inquiries.values()) / NANOS
-    typer.echo(f"asking {judge.model or 'the judge'} {len(inquiries)} questions, for ${most:.4f} at most", err=True)
+        return settle_all(found, judge, {})
+    model, inquiries = assembly.settings.judge, {one.inquiry.digest: one.inquiry for one in asked if one.inquiry}
+    most = sum(worst_case(one.words, one.excerpt, model) for one in inquiries.values()) / NANOS
+    typer.echo(f"asking {model.model or 'the judge'} {len(inquiries)} questions, for ${most:.4f} at most", err=True)
     desk.start()
     try:
-        desk.put(asked, engine.policy.version)
+        desk.put(asked, judge.policy.version)
         desk.drain()
         settled = desk.take_all()
     finally:
         desk.close()
-    return settle_all(found, engine, {one.finding.alert_id: one.answer for one in settled})
+    return settle_all(found, judge, {one.finding.alert_id: one.answer for one in settled})
 
 
-def settle_all(found: list[Finding], engine: Engine, answers: Mapping[str, Answer | None]) -> list[Finding]:
+def settle_all(found: list[Finding], judge: Judge, answers: Mapping[str, Answer | None]) -> list[Finding]:
     """Return findings in their order, with what answers make of those that waited for one."""
     judged = [
-        finding if finding.inquiry is None else engine.settle(finding, answers.get(finding.alert_id))
+        finding if finding.inquiry is None else judge.settle(finding, answers.get(finding.alert_id))
         for finding in found
     ]
     return [finding for finding in judged if finding is not None]

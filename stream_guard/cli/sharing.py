@@ -18,10 +18,9 @@ import typer
 from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
 from stream_guard.decoding.selection import EventSelection, Pacer, Share, TimeSpan
 from stream_guard.errors import SettingsError
-from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Source
 from stream_guard.running.assembly import Assembly
@@ -30,7 +29,7 @@ from stream_guard.running.replay_process import ProcessWorker
 from stream_guard.settings import Settings
 from stream_guard.sources import is_written, open_source
 from stream_guard.sources.chaining import ChainedSource
-from stream_guard.storage.stores import CheckpointStore
+from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
 MOST_JOBS: Final = 64
 # All shares read all records; the first one says what there is to say of them.
@@ -132,7 +131,12 @@ def open_reader(
     return ShareReader(
         _open_sources(job, assembly, store, stop),
         EventSelection(decoder, share, job.span, pacer),
-        open_table(policy, Counts(), without_eviction(job.settings.sessions), store, answers=answers),
+        Judge(
+            policy,
+            without_eviction(job.settings.sessions),
+            store=store if store is not None else MemoryStore(),
+            answers=answers,
+        ),
         progress=store,
         stopped=stop.is_set if stop is not None and pacer is not None else lambda: False,
     )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from stream_guard.decoding.dead_letters import DeadLetters
     from stream_guard.judge.counts import Counts
-    from stream_guard.judge.fold import Engine
+    from stream_guard.judge.judge import Judge
     from stream_guard.judge.spec import Policy
     from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
@@ -117,8 +117,8 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     metrics = Metrics(counts, collected)
     health = Health(counts, patience=settings.worker.stall)
     with assembly:
-        engine = _open_engine(assembly, following.current, counts)
-        rollouts = _follow_topic(assembly, engine, form) if settings.worker.policy_topic else None
+        judge = _open_judge(assembly, following.current, counts)
+        rollouts = _follow_topic(assembly, judge, form) if settings.worker.policy_topic else None
         shown = _open_page(assembly, following, rollouts, counts, policy) if page else None
         for line in page_lines(shown) if shown is not None else ():
             _logger.info("%s", line)
@@ -130,7 +130,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
         status = _serve(settings.serve, collected, health, assembly.opened) if serve else None
         adoption.adopt(following.current)
         parts = WorkerParts(
-            engine=engine,
+            judge=judge,
             decoder=assembly.make_decoder(form),
             delivery=delivery,
             dead_letters=letters,
@@ -143,7 +143,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
             watch=shown.keeper.keep if shown is not None else None,
             rollouts=rollouts,
         )
-        following.accept = partial(refuse_change, parts.engine, settings, parts.decoder)
+        following.accept = partial(refuse_change, parts.judge, settings, parts.decoder)
         _run(run_worker(address, parts))
         _say_end(counts, letters, settings.log, rollouts)
 
@@ -169,14 +169,14 @@ class PolicyAdoption:
     def _adopt_rollout(self, prepared: PreparedRollout) -> None:
         """Tell of a rollout's policies, which are in force beside others for a while."""
         latest = self._rollouts is not None and self._rollouts.latest is prepared
-        for engine in prepared.engines:
-            self._metrics.add_rules(engine.policy.rules, engine.counts, latest=latest)
+        for judge in prepared.judges:
+            self._metrics.add_rules(judge.policy.rules, judge.counts, latest=latest)
             if latest:
-                self._assembly.note_policy(engine.policy, self._targets)
+                self._assembly.note_policy(judge.policy, self._targets)
 
     def _retire_rollout(self, prepared: PreparedRollout) -> None:
-        for engine in prepared.engines:
-            self._metrics.end_rules(engine.counts)
+        for judge in prepared.judges:
+            self._metrics.end_rules(judge.counts)
 
 
 def _open_page(
@@ -185,10 +185,10 @@ def _open_page(
     """Open the page; it shows the policy that is to be in force for everybody."""
     if rollouts is None:
         return open_page(assembly, lambda: following.current, counts, policy)
-    return open_page(assembly, lambda: rollouts.latest.engine.policy, counts, policy, rollouts.listed)
+    return open_page(assembly, lambda: rollouts.latest.judge.policy, counts, policy, rollouts.listed)
 
 
-def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
+def _follow_topic(assembly: Assembly, file: Judge, form: str) -> RolloutLog:
     """Return what takes in the policies of a topic; until the first, that of the file is in force."""
     from stream_guard.policy.load import load_policy
     from stream_guard.worker.assembly import prepare_rollouts
@@ -203,15 +203,15 @@ def _follow_topic(assembly: Assembly, file: Engine, form: str) -> RolloutLog:
     return RolloutLog(file, prepare, file.counts)
 
 
-def _open_engine(assembly: Assembly, policy: Policy, counts: Counts) -> Engine:
+def _open_judge(assembly: Assembly, policy: Policy, counts: Counts) -> Judge:
     """Return the rules, ready to run, with the desk where their questions to a judge wait, if they have any."""
-    from stream_guard.judge.fold import Engine
+    from stream_guard.judge.judge import Judge
     from stream_guard.running.assembly import start_desk
 
     desk = assembly.open_desk(policy, f"worker {assembly.settings.worker.group}", counts)
     start_desk(desk, assembly)
-    answers, most = desk or assembly.open_answers(policy), assembly.settings.sessions.max_states
-    return Engine(policy, counts, mode="stream", max_states=most, answers=answers)
+    answers = desk or assembly.open_answers(policy)
+    return Judge(policy, assembly.settings.sessions, mode="stream", counts=counts, answers=answers)
 
 
 def _note_batch(metrics: Metrics, counts: Counts, seconds: float, _records: int) -> None:

@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
-from stream_guard.judge.identity import tenant_session
-from stream_guard.judge.index import TENANT
+from stream_guard.judge.identity import TENANT, tenant_session
 from stream_guard.judge.model import RESERVED, Event, Json, Turn
 from stream_guard.ports import Decoder, Memory, Record
 from stream_guard.settings import ModelPrice

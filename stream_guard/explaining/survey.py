@@ -12,10 +12,10 @@ import msgspec
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.watching import show_all, watch
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, Severity, ToolCall, Turn
 from stream_guard.judge.rule import State, Verdict
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.pipeline import open_table
 from stream_guard.reports.safe import visible
 from stream_guard.settings import SessionLimits
 
@@ -55,13 +55,13 @@ class SessionSurvey:
         self.sessions: dict[str, SessionSummary] = {}
         self.findings: list[Finding] = []
         shown = show_all(policy or Policy(rules=(), version=""), self._count)
-        self._table = open_table(shown, Counts(), limits)
+        self._judge = Judge(shown, limits)
 
     def read(self, events: Iterable[Event]) -> None:
         """Take in all events; the end of the input ends every session."""
         for event in events:
-            self._table.feed(event, self.findings)
-        self._table.end_all(self.findings)
+            self.findings += self._judge.feed(event).findings
+        self.findings += self._judge.end()
         worst: dict[str, Severity] = {}
         for finding in self.findings:
             session_id = finding.session_id
@@ -120,11 +120,11 @@ def survey_rule(events: Iterable[Event], policy: Policy, spec: RuleSpec, limits:
     others = [one for one in policy.rules if one.set_labels and one.slot != spec.slot]  # it may wait for their labels
     needed = replace(policy, rules=(spec, *others))
     witness, counts = _RuleWitness(needed), Counts()
-    table = open_table(watch(needed, witness), counts, limits)
+    judge = Judge(watch(needed, witness), limits, counts=counts)
     found: list[Finding] = []
     for event in events:
-        table.feed(event, found)
-    table.end_all(found)
+        found += judge.feed(event).findings
+    found += judge.end()
     mine = [finding for finding in found if finding.slot == spec.slot]
     fired = {finding.session_id for finding in mine}
     witness.misses.fired |= {(0, session_id) for session_id in fired}  # those of deadlines too

@@ -21,12 +21,11 @@ from stream_guard.explaining.states import NOTHING, StateWords, take
 from stream_guard.explaining.watching import watch
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json, SessionEnd
 from stream_guard.judge.ports import Store
 from stream_guard.judge.rule import Mode, State, Verdict
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
-from stream_guard.pipeline import open_table
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import visible
 from stream_guard.settings import SessionLimits
@@ -129,12 +128,12 @@ def follow_session(
     """
     notes = _Notes(session_id, policy, None if places is None else partial(places.of, session_id), most_entries)
     counts = Counts()
-    table = open_table(watch(policy, notes), counts, limits, mode=mode)
+    judge = Judge(watch(policy, notes), limits, mode=mode, counts=counts)
     if places is not None:
-        table.tell_names(places.name)
-    notes.feed(table, events)
+        judge.tell_names(places.name)
+    notes.feed(judge, events)
     if end:
-        table.end_all(notes.found)
+        notes.end(judge)
     return notes.finish(counts)
 
 
@@ -144,7 +143,7 @@ def follow_on(
     """Return the timeline of events that come after what a store has of their session; the session goes on."""
     notes = _Notes(session_id, policy, None, MOST_ENTRIES)
     counts = Counts()
-    notes.feed(open_table(watch(policy, notes), counts, limits, store), events)
+    notes.feed(Judge(watch(policy, notes), limits, store=store, counts=counts), events)
     return notes.finish(counts)
 
 
@@ -166,6 +165,8 @@ class _Notes:
 
     def __init__(self, session_id: str, policy: Policy, place_of: PlaceOf | None, most_entries: int) -> None:
         self.found: list[Finding] = []
+        self._judge: Judge | None = None
+        self._taken = 0  # findings of the judge's present call that are among them
         self._session_id = session_id
         self._policy = policy
         self._place_of = place_of
@@ -183,12 +184,26 @@ class _Notes:
         self._states: dict[int, str] = {}
         self._described: dict[int, tuple[bytes, str]] = {}  # by rule: the state that was described last
 
-    def feed(self, table: SessionTable, events: Iterable[Event]) -> None:
-        """Feed events to a table of watched rules."""
-        across = bool(table.engine.cross_session)
+    def feed(self, judge: Judge, events: Iterable[Event]) -> None:
+        """Feed events to a judge of watched rules."""
+        self._judge, across = judge, bool(judge.across)
         for event in events:
             if across or event.session_id == self._session_id:
-                table.feed(event, self.found)
+                self._taken = 0
+                judge.feed(event)
+                self._take_found()
+
+    def end(self, judge: Judge) -> None:
+        """End all sessions of the judge."""
+        self._taken = 0
+        judge.end()
+        self._take_found()
+
+    def _take_found(self) -> None:
+        """Take over what the judge has found since the last time."""
+        found = self._judge.found if self._judge is not None else []
+        self.found += found[self._taken :]
+        self._taken = len(found)
 
     def see(self, event: Event) -> None:
         """Begin the entry of an event."""
@@ -249,6 +264,7 @@ class _Notes:
 
     def _close(self) -> None:
         """End the open entry: what was found since it began belongs to it."""
+        self._take_found()
         entry, self._open = self._open, None
         found = [finding for finding in self.found[self._flushed :] if finding.session_id == self._session_id]
         self._flushed = len(self.found)

@@ -12,9 +12,9 @@ from typing import Final, TypeAlias
 
 from stream_guard.explaining.timeline import SessionTimeline, StateChange, follow_on
 from stream_guard.explaining.watching import show_all
-from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.judge import Judge
+from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 
@@ -40,9 +40,9 @@ class FoldedSession:
         self._policy = policy
         self._numbers: dict[str, int] = {}
         self._at = 0
-        self._found: list[Finding] = []
+        self._placed = 0  # findings of the judge's present call that have their places
         self._store = MemoryStore()
-        self._table = open_table(show_all(policy, self._see), None, _LIMITS, self._store)
+        self._judge = Judge(show_all(policy, self._see), _LIMITS, store=self._store)
         self._waypoints: dict[int, MemoryStore] = {0: MemoryStore()}
         self._last_waypoint = 0
         self._apart = _APART
@@ -54,7 +54,9 @@ class FoldedSession:
                 continue  # somebody else has folded it
             self._numbers.setdefault(event.event_id, number)
             self._at = self._at or number
-            self._table.feed(event, self._found)
+            self._placed = 0
+            self._judge.feed(event)
+            self._place_findings()
             self.reached = number
             if number - self._last_waypoint >= self._apart:
                 self._put_aside(number)
@@ -73,11 +75,11 @@ class FoldedSession:
         """
         begin = self.waypoint_before(first)
         store = _copy(self._waypoints[begin])
-        table = open_table(show_all(self._policy, lambda _: None), None, _LIMITS, store)
+        judge = Judge(show_all(self._policy, lambda _: None), _LIMITS, store=store)
         for number, event in events:
             if begin < number < first:
-                table.feed(event, [])
-        table.commit()
+                judge.feed(event)
+        judge.commit()
         asked = [event for number, event in events if number >= first]
         timeline = follow_on(asked, self._policy, self._session_id, store, _LIMITS)
         return self._by_number(timeline, first, last)
@@ -88,13 +90,14 @@ class FoldedSession:
         self._at = self._numbers.get(event.event_id, self._at)  # an event that came out of another stands there
 
     def _place_findings(self) -> None:
-        for finding in self._found:
+        found = self._judge.found
+        for finding in found[self._placed :]:
             if finding.session_id == self._session_id:
                 self.places[finding.alert_id] = self._at
-        self._found.clear()
+        self._placed = len(found)
 
     def _put_aside(self, number: int) -> None:
-        self._table.commit()
+        self._judge.commit()
         self._waypoints[number] = _copy(self._store)
         self._last_waypoint = number
         while len(self._waypoints) > _MOST or (len(self._waypoints) > 2 and self._size() > _MOST_BYTES):

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec.structs import replace
-
-from stream_guard.judge.bound import BoundRule
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Decision, RuleCoverage, ToolCall
-from stream_guard.judge.spec import Policy
 
 _KNOWN: Final = 4096  # answers kept; agents choose the names of tools and agents
 
@@ -21,9 +17,8 @@ class Coverage:
     is part of what it is asked.
     """
 
-    def __init__(self, policy: Policy, engine: Engine) -> None:
-        self._policy = policy
-        self._engine = engine
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
         self._answers: dict[str, dict[str, Decision]] = {}  # by agent and tool
         self._known = 0
 
@@ -44,27 +39,17 @@ class Coverage:
         return answer
 
     def _answer(self, attempt: ToolCall) -> Decision:
-        name = self._engine.names[attempt.tool]
-        if name is not None:
-            attempt = replace(attempt, tool=name.tool)
-        agents = self._policy.agents
-        asked = {bound.number for bound in self._asked(attempt)}
-        ids = [spec.id for spec in self._policy.rules]
+        judge = self._judge
+        policy = judge.policy
+        attempt = judge.under_its_name(attempt)
+        asked = judge.asked_about(attempt)
+        ids = [spec.id for spec in policy.rules]
         return Decision(
             action=Action.ALLOW,
-            policy_version=self._policy.version,
-            checked=not agents or agents.lists(attempt),
+            policy_version=policy.version,
+            checked=not policy.agents or policy.agents.lists(attempt),
             rules=RuleCoverage(
                 checked=tuple(name for number, name in enumerate(ids) if number in asked),
                 not_applicable=tuple(name for number, name in enumerate(ids) if number not in asked),
             ),
         )
-
-    def _asked(self, attempt: ToolCall) -> list[BoundRule]:
-        agents = self._policy.agents
-        plans = [self._engine.local.calls[attempt.tool]]
-        plans += [group.index.calls[attempt.tool] for group in self._engine.cross_session]
-        bounds = [bound for plan in plans if plan is not None for bound in plan.rules]
-        owners = {bound.spec.agent for bound in bounds}
-        governing = {owner for owner in owners if not owner or agents.governs(owner)(attempt)}
-        return [bound for bound in bounds if bound.spec.agent in governing]

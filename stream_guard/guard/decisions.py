@@ -9,10 +9,10 @@ from typing import Final, Literal
 from stream_guard.guard.coverage import Coverage
 from stream_guard.judge.content import NO_ANSWER
 from stream_guard.judge.findings import is_answered
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
 from stream_guard.judge.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
-from stream_guard.judge.spec import Policy, RuleSpec
+from stream_guard.judge.spec import RuleSpec
 from stream_guard.redaction import redact_text
 
 _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
@@ -29,13 +29,12 @@ _FAILED: Final = "the rule could not judge"
 
 
 class Decider:
-    """Makes decisions under one policy."""
+    """Makes decisions under the policy of a judge."""
 
-    def __init__(self, policy: Policy, engine: Engine | None = None) -> None:
-        self._policy = policy
-        engine = engine or Engine(policy, mode="inline")
-        self._answers = engine.answers
-        self._coverage = Coverage(policy, engine)
+    def __init__(self, judge: Judge) -> None:
+        self._policy = policy = judge.policy
+        self._answers = judge.answers
+        self._coverage = Coverage(judge)
         agents = policy.agents
         self._place = {
             spec.slot: (agents.effective_order(spec.agent), number) for number, spec in enumerate(policy.rules)

@@ -31,10 +31,10 @@ from stream_guard.history.chain import RULINGS, SEAL, is_sealed, seal_of
 from stream_guard.history.database import Database, Statements
 from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.arguments import read_attempt
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
+from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
 from stream_guard.judge.ports import Answer, Store
-from stream_guard.judge.session import FRESH
 from stream_guard.judge.spec import Policy
 
 _logger = logging.getLogger(__name__)
@@ -221,14 +221,14 @@ class Gate:
                 return []
             return alerts_of(self.guard.open_obligations(session_id), self.policy.version)
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Decide by another policy, which the guard has compiled, from the next attempt on.
 
         Answers and approvals are bound to the policy under which they were given. Ended sessions stay ended.
         """
         with self._lock:
-            self.guard.use(engine)
-            self.policy = engine.policy
+            self.guard.use(judge)
+            self.policy = judge.policy
 
     def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""

@@ -14,20 +14,17 @@ from stream_guard.alerting.delivery import alerts_of
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import Decider, decision_event, is_about
 from stream_guard.guard.ended import KEPT, EndedSessions
-from stream_guard.guard.obligations import EndPreview
 from stream_guard.guard.rewriting import Rewriter, Rewritten
 from stream_guard.guard.untold import UntoldAlerts
 from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import is_answered
-from stream_guard.judge.fold import Engine
-from stream_guard.judge.kept import NO_LIMIT
+from stream_guard.judge.judge import Counted, Judge
+from stream_guard.judge.limits import NO_LIMIT
 from stream_guard.judge.model import Action, Decision, Event, Finding, GateDecision, Header, ToolCall
 from stream_guard.judge.ports import NO_ANSWERS, CommittingStore, JudgeAnswers, Store
 from stream_guard.judge.ports import Answer as JudgeAnswer
-from stream_guard.judge.session import OpenCall
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
@@ -75,22 +72,20 @@ class Guard:
         self._is_shared = self._store.is_shared
         if self._is_shared:
             limits = (limits or SessionLimits()).model_copy(update={"in_memory": 0, "max_live": NO_LIMIT})
-        self._table = open_table(policy, self.counts, limits, self._store, mode="inline", answers=answers)
+        self._judge = Judge(policy, limits, mode="inline", store=self._store, counts=self.counts, answers=answers)
         # Gets what a judge is to be asked, before the caller gets an answer; returns what nobody will be asked.
         self.ask: Callable[[Sequence[Finding]], Sequence[Finding]] = _nobody
         if self._is_shared:
-            self._table.share_rows()
-        self._skew = self._table.limits.max_future_skew
+            self._judge.share_rows()
+        self._skew = self._judge.limits.max_future_skew
         self._clock = clock if clock is not None else ReceiverClock(self._skew)
-        self._engine = self._table.engine
-        self._decider = Decider(policy, self._engine)
+        self._decider = Decider(self._judge)
         self._ended = EndedSessions(self._store, self.counts, keep=keep_ended)
         self._policy = policy
         self._rewriter = Rewriter(policy)
         self._lock = Lock()
         # What `with` does, but found once: every check takes the lock.
         self._acquire, self._release = self._lock.acquire, self._lock.release
-        self._preview: EndPreview | None = None
         self._untidied = 0
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
@@ -127,7 +122,7 @@ class Guard:
 
     def _receive(self, event: Event) -> Event | None:
         stamped = self._stamp(event)
-        is_known = self._table.has_seen(stamped)
+        is_known = self._judge.has_seen(stamped)
         self._feed(stamped)
         return None if is_known else stamped
 
@@ -136,7 +131,7 @@ class Guard:
 
         def feed() -> tuple[()]:
             stamped = self._stamp(decision)
-            self._table.note_answer(stamped)
+            self._judge.note_answer(stamped)
             self._feed(stamped)
             return ()
 
@@ -144,22 +139,20 @@ class Guard:
 
     def end_all(self) -> list[Finding]:
         """End every open session, and return what rules find at the end: no more events will come."""
-        found: list[Finding] = []
         with self._lock:
-            self._table.end_all(found)
+            found = self._judge.end()
             self._hand_on(found)
-            self._table.commit()
+            self._judge.commit()
             self._store.commit({})
         return found
 
     def open_obligations(self, session_id: str) -> list[Finding]:
         """Return what rules would find if the session ended now; the session goes on as if nobody had asked."""
         with self._lock:
-            preview = self._preview = self._preview or EndPreview(self._policy)
 
             def look() -> list[Finding]:
                 ended = self._ended.reason(session_id, self._clock())
-                return [] if ended is not None else preview.open_obligations(self._table, session_id)
+                return [] if ended is not None else self._judge.preview_end(session_id)
 
             return self._store.together([session_id, self._ended.row_of(session_id)], look)
 
@@ -199,30 +192,29 @@ class Guard:
         """Decide as ``check`` does; the event loop does not wait while that is stored."""
         return (await asyncio.to_thread(self.judge, attempt) if self._is_kept else self.judge(attempt)).decision
 
-    def engine_for(self, policy: Policy) -> Engine:
+    def judge_for(self, policy: Policy) -> Judge:
         """Return what ``use`` takes: another policy, compiled while this guard goes on judging."""
-        now = self._engine
-        return Engine(policy, self.counts, mode="inline", max_states=now.max_states, answers=now.answers)
+        now = self._judge
+        return Judge(policy, now.limits, mode="inline", counts=self.counts, answers=now.answers)
 
     def knows_more(self, asked: Iterable[str]) -> bool:
         """Whether a judge has answered one of the inquiries with these digests meanwhile."""
-        return any(is_answered(self._engine.answers.find(digest)) for digest in asked)
+        return any(is_answered(self._judge.answers.find(digest)) for digest in asked)
 
     def settle(self, finding: Finding, answer: JudgeAnswer | None) -> Finding | None:
         """Return what an answer makes of a finding that waited for it."""
         with self._lock:
-            return self._engine.settle(finding, answer)
+            return self._judge.settle(finding, answer)
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Judge by another policy from the next event on. Rules that did not change keep their states.
 
         What was decided on open calls counts no longer: asked about again, they are judged anew.
         """
-        decider, rewriter = Decider(engine.policy, engine), Rewriter(engine.policy)
+        decider, rewriter = Decider(judge), Rewriter(judge.policy)
         with self._lock:
-            self._table.use(engine)
-            self._engine, self._decider, self._policy, self._rewriter = engine, decider, engine.policy, rewriter
-            self._preview = None
+            self._judge.use(judge)
+            self._decider, self._policy, self._rewriter = decider, judge.policy, rewriter
             self._listed.clear()
 
     def forget_told(self) -> None:
@@ -242,14 +234,14 @@ class Guard:
 
             def saved() -> Answer:
                 if self._is_shared:  # others may have changed what was in memory, and a try that failed left it there
-                    self._table.drop_memory()
+                    self._judge.drop_memory()
                 if self.untold is not None:
                     self.untold.begin()
                 found = work()
-                self._table.commit()
+                self._judge.commit()
                 return found
 
-            rows = [row for event in events for row in self._table.rows_of(event)] if self._is_shared else ()
+            rows = [row for event in events for row in self._judge.rows_of(event)] if self._is_shared else ()
             found = self._store.together((*rows, *others), saved)
             if self.untold is not None:
                 self.untold.end()
@@ -266,17 +258,15 @@ class Guard:
         return now
 
     def _decide(self, attempt: ToolCall) -> JudgedAttempt:
-        found: list[Finding] = []
-        attempt = replace(read_attempt(attempt), time=self._now(attempt), asked=True)
-        counted = self._table.ask(attempt, found)
-        attempt, call = counted.call, counted.opened
+        judged = self._judge.ask(replace(attempt, time=self._now(attempt)))
+        found, attempt, call = list(judged.findings), judged.counted, judged.opened
         self._hand_on(found)
         self._tidy()
-        if counted.asked_again:
+        if judged.asked_again:
             attempt = replace(attempt, time=call.since)  # recorded again, it is what was recorded then
         if found:
             self._hold_untold(attempt, found)
-        if counted.is_repeat:
+        if judged.is_repeat:
             found += self._listed.get((attempt.session_id, attempt.attempt), ())
         elif found:
             self._list(found)
@@ -295,13 +285,13 @@ class Guard:
             action = Action.TERMINATE_SESSION
             decision = replace(decision, action=action, reason=reason, session_ended=True)
         if (action is not _ALLOW) is not call.refused:
-            self._note_change(attempt, call, decision)
+            self._note_change(attempt, judged, decision)
         return JudgedAttempt(decision, attempt, is_new_end)
 
-    def _note_change(self, attempt: ToolCall, call: OpenCall, decision: Decision) -> None:
+    def _note_change(self, attempt: ToolCall, judged: Counted, decision: Decision) -> None:
         """Fold a refusal into the rules' states: a blocked confirmation confirms nothing. So for one taken back."""
-        call.refused = decision.action is not _ALLOW
-        self._table.feed_now(decision_event(attempt, decision.action, decision.rule_ids), [])
+        judged.opened.refused = decision.action is not _ALLOW
+        self._judge.feed(decision_event(attempt, decision.action, decision.rule_ids))
 
     def _hold_untold(self, attempt: ToolCall | None, found: Sequence[Finding]) -> None:
         """Have the alerts of new findings told by the gate; those about an attempt are part of its answer."""
@@ -311,8 +301,7 @@ class Guard:
                 self.untold.add(alerts_of((finding,), self._policy.version), is_followup=is_followup)
 
     def _feed(self, event: Event) -> list[Finding]:
-        found: list[Finding] = []
-        self._table.feed(event, found)
+        found = list(self._judge.feed(event).findings)
         self._hand_on(found)
         self._hold_untold(None, found)
         self._list(found)
@@ -321,8 +310,8 @@ class Guard:
 
     def _hand_on(self, found: list[Finding]) -> None:
         """Take out what a judge is to be asked, and hand it on: it is no finding yet."""
-        if self._engine.answers.asks and (asked := [finding for finding in found if finding.inquiry is not None]):
-            unasked = [self._engine.settle(finding, None) for finding in self.ask(asked)]
+        if self._judge.answers.asks and (asked := [finding for finding in found if finding.inquiry is not None]):
+            unasked = [self._judge.settle(finding, None) for finding in self.ask(asked)]
             found[:] = [one for one in (*found, *unasked) if one is not None and one.inquiry is None]
 
     def _list(self, found: Iterable[Finding]) -> None:
@@ -341,10 +330,10 @@ class Guard:
             return
         now = self._clock()
         if now is not None:
-            is_due = now - self._looked_through >= self._engine.policy.idle
-            self._table.drop_idle(now, stored=is_due)
+            is_due = now - self._looked_through >= self._policy.idle
+            self._judge.drop_idle(now, stored=is_due)
             self._looked_through = now if is_due else self._looked_through
-        self._table.make_room()
+        self._judge.make_room()
         self._untidied = 0
 
 

@@ -12,14 +12,11 @@ from typing import NamedTuple
 from msgspec.structs import replace as replace_event
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
 from stream_guard.judge.json_values import json_equal
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import ToolCall
 from stream_guard.judge.objections import HIT
 from stream_guard.judge.spec import Policy, change_all
-from stream_guard.judge.table import SessionTable
-from stream_guard.settings import SessionLimits
-from stream_guard.storage.stores import MemoryStore
 
 
 class Rewritten(NamedTuple):
@@ -38,17 +35,14 @@ class Rewriter:
 
     def __init__(self, policy: Policy) -> None:
         self._rules = tuple(spec for spec in policy.rules if spec.changes and not spec.shadow)
-        self._limits = SessionLimits()
-        self._engine = Engine(replace(policy, rules=self._rules), Counts(), mode="inline") if self._rules else None
+        self._judge = Judge(replace(policy, rules=self._rules), mode="inline") if self._rules else None
 
     def rewrite(self, attempt: ToolCall) -> Rewritten:
         """Return the call with the changes of every rule that objects to it."""
-        if self._engine is None or not isinstance(attempt.args, dict) or attempt.contested:
+        if self._judge is None or not isinstance(attempt.args, dict) or attempt.contested:
             return Rewritten(attempt)
-        table = SessionTable(self._engine, MemoryStore(), Counts(), self._limits, shared_clock=False)
-        counted = table.feed_now(attempt, [])
-        objections = counted.opened.objections if counted is not None else None
-        hits = sorted({one.rule for one in objections or () if one.cause == HIT})
+        judged = Judge(self._judge, counts=Counts()).feed(attempt)
+        hits = sorted({one.rule for one in judged.objections if one.cause == HIT})
         rules = [self._rules[number] for number in hits]
         args = change_all(attempt.args, [change for rule in rules for change in rule.changes])
         if json_equal(args, attempt.args):

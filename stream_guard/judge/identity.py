@@ -28,6 +28,7 @@ _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a
 MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
+TENANT: Final = "tenant"  # the label that names it
 _WITHOUT_TENANT: Final = 2
 BETWEEN: Final = "/"  # stands between a tenant and the id of its session
 

@@ -23,6 +23,7 @@ from stream_guard.judge.bound import (
 from stream_guard.judge.conditions import Leaf
 from stream_guard.judge.content import lacks_text, strings_at, strings_of
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.identity import TENANT, tenant_session
 from stream_guard.judge.model import (
     RESERVED,
     Event,
@@ -43,7 +44,6 @@ from stream_guard.judge.twins import Places
 Entry: TypeAlias = tuple[BoundRule, Handler]
 
 MOST_FIELDS: Final = 1000  # names of arguments that are remembered for advice
-TENANT: Final = "tenant"  # the label that names it
 _HANDLERS: Final[dict[type[Event], str]] = {
     UserMessage: "on_user_message",
     Turn: "on_turn",
@@ -340,11 +340,6 @@ def _may_wait(bound: BoundRule) -> bool:
 # Rules whose key spans sessions: one index for each key.
 
 
-def session_prefix(tenant: str) -> str:
-    """Return what the names of a tenant's sessions begin with, and nobody else's."""
-    return f"{tenant.replace('%', '%25').replace('/', '%2F')}/"
-
-
 class CrossSessionRules:
     """The rules of one key that leaves ``session`` out: ``[agent]``, ``[labels.tenant, tool]``, ``all``.
 
@@ -374,7 +369,7 @@ class CrossSessionRules:
             # No two lists of values have the same id: a tenant "a/b" is not the tenant "a" with a tool "b/...".
             values = [value.replace("%", "%25").replace("/", "%2F") for value in values]
         tenant = event.labels.get(TENANT, "") if self._by_tenant else ""
-        if tenant and not event.session_id.startswith(session_prefix(tenant)):
+        if tenant and not event.session_id.startswith(tenant_session(tenant, "")):
             tenant = ""  # a label that a caller wrote: whose session it is says who vouches for the tenant
         return self._prefix + "/".join(values) + (f"{RESERVED}{key_text(tenant)}" if tenant else "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import sys
 from collections.abc import Iterator
 from itertools import islice
 from math import inf
@@ -13,16 +12,13 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import unwritable_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.forgotten import ForgottenSessions, is_forgotten_row
-from stream_guard.judge.identity import escape_tenant, share_of
-from stream_guard.judge.index import TENANT
-from stream_guard.judge.limits import Limits
+from stream_guard.judge.identity import TENANT, escape_tenant, share_of
+from stream_guard.judge.limits import NO_LIMIT, Limits
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.ports import NO_SESSIONS, Store
 from stream_guard.judge.rows import is_remembered, pack, unpack
 from stream_guard.judge.session import Life, Session
 
-NO_LIMIT: Final = sys.maxsize
-"""As ``max_live``: the store keeps every session that there is."""
 _SPARE: Final = 16  # the part of the in-memory limit that is made free at a time
 
 

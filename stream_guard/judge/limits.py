@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from typing import Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
+
+NO_LIMIT: Final = sys.maxsize
+"""As ``max_live``: the store keeps every session that there is."""
+FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _WRITTEN: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|m|h|d)?")

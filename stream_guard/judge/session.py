@@ -20,12 +20,12 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, first_attempt
 from stream_guard.judge.json_values import json_equal
+from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, SessionEnd, resolved
 from stream_guard.judge.objections import Objection
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import State
 
-FRESH: Final = 20.0  # seconds in which a yes may be asked for again, because the answer was lost
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
 _CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes

@@ -19,10 +19,11 @@ from stream_guard.judge.findings import Findings, Objections, contested_finding,
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import count_attempt, derived_id
 from stream_guard.judge.index import CrossSessionRules, Plan
-from stream_guard.judge.model import Action, Event, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.limits import FRESH
+from stream_guard.judge.model import Action, Event, Finding, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.names import SeenName
 from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
-from stream_guard.judge.session import FRESH, OpenCall, Session, Wanted, excerpt, is_large
+from stream_guard.judge.session import OpenCall, Session, Wanted, excerpt, is_large
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
@@ -32,22 +33,55 @@ ShowAcross: TypeAlias = Callable[[Event, Session, Findings, Objections | None, t
 """Runs rules whose key spans sessions over an event."""
 
 
-class Counted:
-    """What a tool call was counted as."""
+class Judged:
+    """What came of one event."""
 
-    __slots__ = ("_call", "asked_again", "is_repeat", "opened")
+    __slots__ = ("findings",)
 
-    def __init__(self, call: ToolCall, opened: OpenCall, *, is_repeat: bool, asked_again: bool = False) -> None:
-        self._call = call
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = findings
+
+    @property
+    def counted(self) -> ToolCall | None:
+        """A tool call with the number of the attempt that it was counted as; None for any other event."""
+        return None
+
+    @property
+    def objections(self) -> tuple[Objection, ...]:
+        """What rules have against the attempt."""
+        return ()
+
+
+class Counted(Judged):
+    """What came of a tool call, or of a question about one: the attempt that it was counted as."""
+
+    __slots__ = ("asked_again", "call", "is_repeat", "opened")
+
+    def __init__(
+        self,
+        findings: Sequence[Finding],
+        call: ToolCall,
+        opened: OpenCall,
+        *,
+        is_repeat: bool = False,
+        asked_again: bool = False,
+    ) -> None:
+        self.findings = findings
+        self.call = call  # as it came, or with its number
         self.opened = opened  # the attempt that it is; what rules have against it stays there
         # The attempt was known already, from an earlier event or from the turn that announced it.
         self.is_repeat = is_repeat
         self.asked_again = asked_again  # a gate was asked about it before, and this is the same question
 
     @property
-    def call(self) -> ToolCall:
+    def counted(self) -> ToolCall:
         """The call with its number; its tool has the name that was written."""
-        return stamped_call(self._call, self.opened) if self.is_repeat else self._call
+        return stamped_call(self.call, self.opened) if self.is_repeat else self.call
+
+    @property
+    def objections(self) -> tuple[Objection, ...]:
+        """What rules have against the attempt."""
+        return self.opened.objections or ()
 
 
 class Tracker:
@@ -196,10 +230,11 @@ class Tracker:
         if name is None:
             return self._count_call(call, session, out)
         counted = self._count_call(replace(call, tool=name.tool), session, out)
-        as_written = stamped_call(call, counted.opened)
         if not counted.is_repeat:
-            self._report_lookalike(as_written, name, out)
-        return Counted(as_written, counted.opened, is_repeat=counted.is_repeat, asked_again=counted.asked_again)
+            call = stamped_call(call, counted.opened)
+            self._report_lookalike(call, name, out)
+        counted.call = call
+        return counted
 
     def _report_lookalike(self, call: ToolCall, name: SeenName, out: Findings) -> None:
         if name.is_lookalike:
@@ -221,13 +256,13 @@ class Tracker:
                 asked_again = call.asked and known.asked
                 if call.asked and not asked_again:
                     self._ask_late(call, known, session, out)
-                return Counted(call, known, is_repeat=True, asked_again=asked_again)
+                return Counted(out, call, known, is_repeat=True, asked_again=asked_again)
         session.part_active = True
         opened = self._open_attempt(session, call_id, tool, call.args, call.contested, call.time, whose, call.event_id)
         opened.asked = call.asked
         call = stamped_call(call, opened)
         self._show_call(plan, call, opened, session, out)
-        return Counted(call, opened, is_repeat=False)
+        return Counted(out, call, opened)
 
     def _ask_late(self, call: ToolCall, known: OpenCall, session: Session, out: Findings) -> None:
         """Take note of the first question about an attempt that was told of before.

@@ -7,11 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.learning.candidates import RuleCandidate
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits
@@ -39,13 +38,13 @@ def judge(
     events: Iterable[Event], policies: Sequence[Policy], policy_of: Mapping[str, Sequence[int]], limits: SessionLimits
 ) -> list[Fired]:
     """Judge each session by the policies whose places are given for it, reading the events once."""
-    tables: list[SessionTable] = [open_table(policy, limits=limits) for policy in policies]
+    judges: list[Judge] = [Judge(policy, limits) for policy in policies]
     found: list[list[Finding]] = [[] for _ in policies]
     for event in events:
         for place in policy_of.get(event.session_id, ()):
-            tables[place].feed(event, found[place])
+            found[place] += judges[place].feed(event).findings
     fired = [Fired() for _ in policies]
-    for place, table in enumerate(tables):
-        table.end_all(found[place])
+    for place, judge in enumerate(judges):
+        found[place] += judge.end()
         fired[place].add(found[place])
     return fired

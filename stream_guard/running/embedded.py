@@ -19,13 +19,12 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.wrapping import Watch, watched
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.observability.status import RunStatus
 from stream_guard.observability.steady_clock import receiver_time
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.assembly import Assembly, start_desk
 from stream_guard.running.checkpoint import (
@@ -43,6 +42,7 @@ from stream_guard.sources import is_written
 from stream_guard.sources.kafka import KafkaSource
 from stream_guard.sources.marks import MarkedSource
 from stream_guard.sources.otlp import OtlpSource
+from stream_guard.storage.stores import MemoryStore
 
 CHUNK: Final = 500  # records that are judged between two looks at the clock
 _PLACED: Final = 2000  # sessions whose alerts name files and lines: a run goes on for months, a check does not
@@ -56,7 +56,7 @@ class EmbeddedRunner:
         *,
         source: Source,
         pipeline: Pipeline,
-        table: SessionTable,
+        judge: Judge,
         alerts: JudgedAlerts,
         dead_letters: DeadLetters,
         checkpoint: Checkpoint | None = None,
@@ -66,10 +66,10 @@ class EmbeddedRunner:
         self._often = often or CommitSettings()
         self._source = source
         self._pipeline = pipeline
-        self._table = table
+        self._judge = judge
         self._alerts = alerts
         self._commit: Commit[JudgedBatch] = Commit(alerts.keep, dead_letters)
-        self._counts = table.counts
+        self._counts = judge.counts
         self._checkpoint = checkpoint
         self._status = status
         self.adopted: Callable[[Policy], None] = _nothing  # called with each policy that comes into force
@@ -77,8 +77,8 @@ class EmbeddedRunner:
         self._found: list[Finding] = []
         if checkpoint is not None and (clock := checkpoint.meta().get(WATERMARK_META)) is not None:
             stored = float(clock)
-            if table.clock.is_credible(stored):  # an earlier version believed any stamp
-                table.watermark = stored
+            if judge.clock.is_credible(stored):  # an earlier version believed any stamp
+                judge.watermark = stored
 
     def run(self, *, stopped: Callable[[], bool] = lambda: False, reloading: ReloadingPolicy | None = None) -> None:
         """Judge every record of the source. Its end ends all sessions; a stop ends none.
@@ -88,7 +88,7 @@ class EmbeddedRunner:
         self.commit()  # before the first alert: the positions of sinks and dead letters are part of the promise
         pending, last = 0, time.monotonic()
         for chunk, quiet in _chunks(self._source, min(CHUNK, self._often.records)):
-            self._judge(chunk)
+            self._judge_chunk(chunk)
             pending += len(chunk)
             due = pending >= self._often.records or time.monotonic() - last >= self._often.seconds
             if (pending and (quiet or due)) or (quiet and self._alerts.are_there()):
@@ -103,7 +103,7 @@ class EmbeddedRunner:
                 break
         else:
             self._pipeline.finish(self._found)
-            self._table.end_all(self._found)
+            self._found += self._judge.end()
             self.commit()  # so that questions are on disk, and asked
             self._alerts.wait()
         self.commit()
@@ -111,20 +111,18 @@ class EmbeddedRunner:
     @property
     def policy(self) -> Policy:
         """The policy that is in force now."""
-        return self._table.engine.policy
+        return self._judge.policy
 
     def _use_policy(self, policy: Policy) -> None:
         """Judge by another policy from here on. Everything before was committed under the old one."""
-        old = self._table.engine
-        engine = Engine(policy, self._counts, mode="stream", max_states=old.max_states, answers=old.answers)
-        self._table.use(engine)
+        self._judge.use(policy)
         if self._status is not None:
             self._status.use_policy(policy)
         else:
             self._counts.begin_policy()
         self.adopted(policy)
 
-    def _judge(self, chunk: list[Record]) -> None:
+    def _judge_chunk(self, chunk: list[Record]) -> None:
         began = time.perf_counter()
         self._pipeline.run(chunk, self._found)
         if self._status is not None:
@@ -133,8 +131,8 @@ class EmbeddedRunner:
     def commit(self) -> None:
         """Make everything so far durable."""
         self._pipeline.locate(self._found)
-        engine = self._table.engine
-        judged = JudgedBatch(alerts_of(self._found, engine.policy.version), questions_in(self._found), engine)
+        version = self._judge.policy.version
+        judged = JudgedBatch(alerts_of(self._found, version), questions_in(self._found), self._judge)
         self._commit.run(judged, self._write, self._note_written)
 
     def _write(self, kept: Positions) -> None:
@@ -142,13 +140,13 @@ class EmbeddedRunner:
         meta[SOURCE_META] = msgspec.json.encode(dict(self._source.positions()))
         if isinstance(self._source, MarkedSource):
             meta[FILES_META] = msgspec.json.encode(self._source.marks())
-        meta[WATERMARK_META] = repr(self._table.watermark).encode()
+        meta[WATERMARK_META] = repr(self._judge.watermark).encode()
         meta[DEAD_LETTERS_META] = msgspec.json.encode(kept.letters)
         if self._checkpoint is not None:
-            self._table.commit()
+            self._judge.commit()
             self._checkpoint.commit(meta)
         else:
-            self._table.make_room()
+            self._judge.make_room()
 
     def _note_written(self, _: None) -> None:
         self._found.clear()
@@ -230,7 +228,8 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     clock = SharedClock(receiver_time, skew=skew, live=options.follow, quorum=QUORUM)
     desk = assembly.open_desk(policy, f"run {options.checkpoint or options.source}", counts)
     answers = desk or assembly.open_answers(policy)
-    table = open_table(policy, counts, settings.sessions, checkpoint, mode="stream", clock=clock, answers=answers)
+    store = checkpoint if checkpoint is not None else MemoryStore()
+    judge = Judge(policy, settings.sessions, mode="stream", store=store, counts=counts, clock=clock, answers=answers)
     status = RunStatus(counts, policy, settings.serve) if options.serve else None
     if status is not None:
         assembly.opened.callback(status.close)
@@ -240,8 +239,8 @@ def open_run(options: RunOptions, assembly: Assembly, stop: Flag) -> OpenRun:
     places = None if isinstance(source, KafkaSource | OtlpSource) else RecordPlaces(sessions=_PLACED)
     runner = EmbeddedRunner(
         source=source,
-        pipeline=Pipeline(decoder, table, letters, places),
-        table=table,
+        pipeline=Pipeline(decoder, judge, letters, places),
+        judge=judge,
         alerts=JudgedAlerts(delivery, answers),
         dead_letters=letters,
         checkpoint=checkpoint,

@@ -19,9 +19,9 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, resolved
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import BatchedSource, Record, Source
 from stream_guard.running.checkpoint import SOURCE_META, Checkpoint
@@ -109,18 +109,18 @@ class ShareReader:
         self,
         source: Source,
         selection: EventSelection,
-        table: SessionTable,
+        judge: Judge,
         *,
         progress: Checkpoint | None = None,
         stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source = source
         self._selection = selection
-        self._table = table
+        self._judge = judge
         self._letters = letters = _Letters()
         self._progress = progress
         self._stopped = stopped
-        self._pipeline = Pipeline(selection.simplest(), table, letters, RecordPlaces())
+        self._pipeline = Pipeline(selection.simplest(), judge, letters, RecordPlaces())
         self._batches = self._open_batches()
         self._batch: list[Record] = []
         self._at = 0  # in the batch: the record whose number is the next
@@ -138,17 +138,17 @@ class ShareReader:
             selection.certain = True
             step = max(1, len(own)) if selection.keeps_all_times else 1  # each of them may wait for its time
             for first in range(0, len(own), step):
-                self._judge(own[first : first + step], found, numbers)
+                self._judge_own(own[first : first + step], found, numbers)
                 if stopped():
                     break
             else:
                 self._pass_over(end)
                 if end < stop:
                     selection.certain = False
-                    self._judge((end,), found, numbers)
+                    self._judge_own((end,), found, numbers)
         return self._to_batch(list(zip(numbers, found, strict=True)))
 
-    def _judge(self, own: Sequence[int], found: list[Finding], numbers: list[int]) -> None:
+    def _judge_own(self, own: Sequence[int], found: list[Finding], numbers: list[int]) -> None:
         """Judge the records at some places of the batch; note the number of its record for each finding."""
         batch, first, ends = self._batch, self._next - self._at, list[int]()
         self._letters.begin(batch, first)
@@ -161,22 +161,22 @@ class ShareReader:
         """Judge what is still open: nothing more will come."""
         found: list[Finding] = []
         self._pipeline.finish(found)
-        self._table.end_all(found)
+        found += self._judge.end()
         self._pipeline.locate(found)
         return self._to_batch([(END, finding) for finding in found])
 
     def commit(self) -> None:
         """Commit states and progress; without a checkpoint, only keep the memory small."""
         if self._progress is None:
-            self._table.make_room()
+            self._judge.make_room()
             return
-        self._table.commit()
+        self._judge.commit()
         positions = msgspec.json.encode(dict(self._source.positions()))
         self._progress.commit({SOURCE_META: positions, NEXT_META: str(self._next).encode()})
 
     def summary(self) -> ReplaySummary:
         """Return what happened beside the findings."""
-        return ReplaySummary(self._table.counts, self._selection.left_out)
+        return ReplaySummary(self._judge.counts, self._selection.left_out)
 
     def _open_batches(self) -> Iterator[list[Record]]:
         """Return the records of the source; many at once where nobody asks between two of them how far it has come."""
@@ -199,7 +199,7 @@ class ShareReader:
         passed = at - self._at
         self._at = at
         self._next += passed
-        self._table.counts.records += passed - judged
+        self._judge.counts.records += passed - judged
 
     def _to_batch(self, found: list[Numbered]) -> ReplayBatch:
         return ReplayBatch(found, self._letters.take(), self._next, self._ended, dict(self._source.positions()))

@@ -22,7 +22,7 @@ from stream_guard.alerting.delivery import Delivery
 from stream_guard.errors import StreamGuardError
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.rulings import Ruling
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Alert, ToolCall
 from stream_guard.judge.names import ToolNames
 from stream_guard.judge.spec import Policy
@@ -125,15 +125,15 @@ class Service:
         It is compiled in the thread of the caller. The thread that judges only changes over, between two attempts.
         """
         policy = dataclasses.replace(policy, by_tenant=self.gate.policy.by_tenant)
-        engine, stopping = self.gate.guard.engine_for(policy), StoppingRules(policy)
+        judge, stopping = self.gate.guard.judge_for(policy), StoppingRules(policy)
         # Attempts may wait for this. One that waits for too long stays shut if either policy might stop it.
         self._stopping = (self._stopping[0], stopping)
-        self.submit(self._change_over, engine).result()
+        self.submit(self._change_over, judge).result()
         self._stopping = (stopping,)
 
-    def _change_over(self, engine: Engine) -> None:
-        self.gate.use(engine)
-        self.adopted(engine.policy)
+    def _change_over(self, judge: Judge) -> None:
+        self.gate.use(judge)
+        self.adopted(judge.policy)
 
     def alert(self, alerts: Sequence[Alert]) -> Future[None] | None:
         """Have alerts on disk for the sinks outside, and deliver them without waiting for any sink.

@@ -9,9 +9,9 @@ from typing import Final
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Severity, Turn
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.pipeline import open_table
 from stream_guard.policy.gates import events_handled
 from stream_guard.settings import Settings
 
@@ -81,14 +81,14 @@ def try_policy(
 ) -> Trial:
     """Judge the events as ``check`` does; ``places`` knows in which lines they stand."""
     trial = Trial(policy)
-    table = open_table(policy, trial.counts, settings.sessions)
+    judge = Judge(policy, settings.sessions, counts=trial.counts)
     for event in events:
         trial.sessions.add(event.session_id)
         found: list[Finding] = []
-        table.feed(event, found)
+        found += judge.feed(event).findings
         trial.findings += found if places is None else map(places.located, found)
     found = []
-    table.end_all(found)
+    found += judge.end()
     trial.findings += found if places is None else map(places.located, found)
     for finding in trial.findings:
         trial.fired[finding.rule_id].add(finding.session_id)

@@ -25,12 +25,10 @@ from msgspec.structs import replace
 from stream_guard.guard.clocks import ReplayClock
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, GateDecision, Json, Turn, UserMessage
 from stream_guard.judge.rule import Example, RuleType
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
-from stream_guard.pipeline import open_table
 from stream_guard.policy.forms import CONDITION_DEFINITION
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -144,16 +142,16 @@ def check_restart(policy: Policy, trace: Trace, _other: Trace) -> None:
     """Saving and restoring all state before every event changes no finding."""
     store, found = MemoryStore(), list[Finding]()
     for event in events(trace):
-        table = _stored_table(policy, store)
-        table.feed(event, found)
-        table.commit()
-    _stored_table(policy, store).end_all(found)
+        judge = _stored_judge(policy, store)
+        found += judge.feed(event).findings
+        judge.commit()
+    found += _stored_judge(policy, store).end()
     _expect("restart", _ids(found), _ids(evaluate(events(trace), policy)), trace)
 
 
-def _stored_table(policy: Policy, store: MemoryStore) -> SessionTable:
+def _stored_judge(policy: Policy, store: MemoryStore) -> Judge:
     counts = Counts()
-    return SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+    return Judge(policy, store=store, counts=counts)
 
 
 def check_isolation(policy: Policy, trace: Trace, other: Trace) -> None:
@@ -177,11 +175,11 @@ def check_agreement(policy: Policy, trace: Trace, other: Trace) -> None:
 
 def _stream(ordered: Sequence[Event], policy: Policy) -> list[Finding]:
     counts, found = Counts(), list[Finding]()
-    table = SessionTable(Engine(policy, counts, mode="stream"), MemoryStore(), counts)
+    judge = Judge(policy, mode="stream", store=MemoryStore(), counts=counts)
     for event in ordered:
-        table.feed(event, found)
-        table.commit()
-    table.end_all(found)
+        found += judge.feed(event).findings
+        judge.commit()
+    found += judge.end()
     return found
 
 
@@ -254,10 +252,10 @@ def check_absence(policy: Policy, trace: Trace, cut: tuple[int, str]) -> None:
         return
     rest[position] = without
     counts, found = Counts(), list[Finding]()
-    table = open_table(policy, counts)
+    judge = Judge(policy, counts=counts)
     for event in rest:
-        table.feed(event, found)
-    table.end_all(found)
+        found += judge.feed(event).findings
+    found += judge.end()
     hidden = _told(evaluate(whole, policy)) - _told(found)
     if hidden and not counts.unevaluable:
         raise AssertionError(
@@ -313,12 +311,12 @@ def check_bound(kind: RuleType, policy: Policy, length: int) -> None:
     """Every rule's state stays under the size the kind declares, however long the session is."""
     pool = [*_ANYWHERE, *(item for example in kind.examples for item in example.trace if "end" not in item)]
     chosen = random.Random(7)  # noqa: S311  # the same trace every time, not a secret
-    table, found = open_table(policy), list[Finding]()
+    judge, found = Judge(policy), list[Finding]()
     trace = [{**chosen.choice(pool), "at": 1_700_000_000.0 + position} for position in range(length)]
     for event in events([_varied(item, position) for position, item in enumerate(trace)]):
-        table.feed(event, found)
+        found += judge.feed(event).findings
         found.clear()
-    size = max((len(msgspec.msgpack.encode(state)) for state in table.states_of("s")), default=0)
+    size = max((len(msgspec.msgpack.encode(state)) for state in judge.states_of("s")), default=0)
     if size > kind.state_limit:
         raise AssertionError(f"law of bounded state: {kind.kind} keeps {size} bytes, it declares {kind.state_limit}")
 

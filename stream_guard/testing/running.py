@@ -8,10 +8,10 @@ from typing import Any
 
 from stream_guard.judge.conditions import Condition
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, Json, Scope, Severity
 from stream_guard.judge.rule import RuleType
 from stream_guard.judge.spec import SESSION_KEY, Policy, RuleSpec
-from stream_guard.pipeline import open_table
 from stream_guard.testing.shorthand import events
 
 
@@ -69,15 +69,15 @@ def find(
     policy: Policy, trace: Iterable[Mapping[str, Json]], *, counts: Counts | None = None
 ) -> list[tuple[int | str, Finding]]:
     """Return every finding of a policy in a trace, with the position of the event that it is about."""
-    table = open_table(policy, counts)
+    judge = Judge(policy, counts=counts)
     positions: dict[str, int] = {}
     found: list[Finding] = []
     given = events(trace)
-    table.tell_names(lambda event, name: positions.__setitem__(name, given.index(event)))
+    judge.tell_names(lambda event, name: positions.__setitem__(name, given.index(event)))
     for position, event in enumerate(given):
         positions[event.event_id] = position
-        table.feed(event, found)
-    table.end_all(found)
+        found += judge.feed(event).findings
+    found += judge.end()
     return [(_place_of(finding, positions), finding) for finding in found]
 
 

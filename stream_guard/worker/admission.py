@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard.judge.identity import BETWEEN
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.table import SessionTable
 from stream_guard.ports import Record
-from stream_guard.worker.cross_session.table import SendingTable
+from stream_guard.worker.cross_session.outgoing import OutgoingEvents
 from stream_guard.worker.rows import PartitionStore
 
 _BETWEEN: Final = BETWEEN.encode()
@@ -17,10 +17,12 @@ _BETWEEN: Final = BETWEEN.encode()
 class PartitionAdmission:
     """Admits the events of a partition's records that no session contains, one topic at a time."""
 
-    def __init__(self, store: PartitionStore, table: SessionTable, *, has_tenants: bool) -> None:
+    def __init__(
+        self, store: PartitionStore, judge: Judge, outgoing: OutgoingEvents | None, *, has_tenants: bool
+    ) -> None:
         self._store = store
-        self._table = table
-        self._sending = table if isinstance(table, SendingTable) else None
+        self._judge = judge
+        self._outgoing = outgoing
         self._has_tenants = has_tenants
         self._tag = self._horizon = -1
         self.session_of: dict[int, str] = {}  # by offset: whose events a record was passed on for; the others are not
@@ -33,19 +35,19 @@ class PartitionAdmission:
 
     def begin(self, record: Record) -> None:
         """Take note that the next events are those of a record."""
-        if self._sending is not None:
-            self._sending.begin_record(record.position)
+        if self._outgoing is not None:
+            self._outgoing.begin_record(record.position)
 
     def admits(self, event: Event, record: Record, out: list[Finding]) -> bool:
         """Whether an event is to be judged; the clock follows one that its session contains already."""
         session_id, position = event.session_id, record.position
         if self.session_of and self.session_of.get(position, session_id) != session_id:
             return False
+        if self._outgoing is not None:
+            self._outgoing.begin_event()
         if position <= self._horizon and self._store.has_applied(session_id, self._tag, position):
             self.redelivered += 1
-            if self._sending is not None:
-                self._sending.skip_event()
-            self._table.follow(event, out)
+            out += self._judge.follow(event)
             return False
         if record.key is not None and not self._is_key_of(record.key, session_id):
             self.foreign_keys += 1

@@ -15,8 +15,7 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.wrapping import Watch, watched
 from stream_guard.errors import SettingsError
-from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.spec import Policy
 from stream_guard.observability.steady_clock import receiver_time, steady_time
 from stream_guard.ports import Decoder
@@ -49,7 +48,7 @@ _logger = logging.getLogger(__name__)
 class WorkerParts:
     """The parts of a worker, without Kafka."""
 
-    engine: Engine
+    judge: Judge  # which lends its rules to those of the partitions
     decoder: Decoder
     delivery: Delivery
     dead_letters: DeadLetters
@@ -63,15 +62,14 @@ class WorkerParts:
     rollouts: RolloutLog | None = None  # of the control topic; without one, the file's policy is in force
 
 
-def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None:
+def refuse_waiting(judge: Judge, settings: Settings, decoder: Decoder) -> None:
     """Raise SettingsError for cross-session rules where events wait before they are evaluated.
 
     A message to such a rule is identified by the record of its event, and an event that waits has no single record.
     """
-    waits = engine.policy.max_out_of_orderness > 0 or (decoder.waits and not settings.worker.rekey)
-    if engine.cross_session and waits:
-        rules = [bound.spec for group in engine.cross_session for bound in group.index.bounds]
-        named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in rules)
+    waits = judge.policy.max_out_of_orderness > 0 or (decoder.waits and not settings.worker.rekey)
+    if judge.across and waits:
+        named = ", ".join(f"{rule.id} (key: {', '.join(rule.key)})" for rule in judge.across)
         raise SettingsError(
             f"these rules look across sessions: {named}; a worker judges them only where no event has to wait: "
             "without max_out_of_orderness, and in a format that names the session in every record; "
@@ -82,15 +80,15 @@ def refuse_waiting(engine: Engine, settings: Settings, decoder: Decoder) -> None
 def prepare_rollouts(
     load: Callable[[str], Policy], fit: Callable[[Policy], Policy], settings: Settings
 ) -> Callable[[int, PolicyRollout], PreparedRollout]:
-    """Return what makes engines of rollouts: ``load`` reads a policy, ``fit`` fits it to the format of the records.
+    """Return what makes judges of rollouts: ``load`` reads a policy, ``fit`` fits it to the format of the records.
 
     It raises StreamGuardError for one that cannot be used.
     """
 
-    def make(published: PublishedPolicy) -> Engine:
+    def make(published: PublishedPolicy) -> Judge:
         policy = open_published(published, load)
         # Counts of its own: those by rule go by the place of the rule in its policy, and several are in force at once.
-        return Engine(fit(policy), Counts(), mode="stream", max_states=settings.sessions.max_states)
+        return Judge(fit(policy), settings.sessions, mode="stream")
 
     def prepare(number: int, rollout: PolicyRollout) -> PreparedRollout:
         if rollout.held and not settings.sessions.tenant_label:
@@ -101,11 +99,11 @@ def prepare_rollouts(
     return prepare
 
 
-def refuse_change(old: Engine, settings: Settings, decoder: Decoder, policy: Policy) -> None:
+def refuse_change(old: Judge, settings: Settings, decoder: Decoder, policy: Policy) -> None:
     """Raise SettingsError for a policy that needs a restart of all workers."""
-    new = Engine(policy, Counts(), mode="stream")
+    new = Judge(policy, mode="stream")
     refuse_waiting(new, settings, decoder)
-    if new.cross_session and not old.cross_session:
+    if new.across and not old.across:
         raise SettingsError(
             "the new one brings the first rules that look across sessions, and they need a topic; stop all workers of "
             "the group and start them with it"
@@ -125,8 +123,8 @@ def build_stages(
     ``find_ends`` is needed where policies come from a control topic.
     """
     settings, group = parts.settings, parts.settings.worker.group
-    refuse_waiting(parts.engine, settings, parts.decoder)
-    alerts = JudgedAlerts(parts.delivery, parts.engine.answers)
+    refuse_waiting(parts.judge, settings, parts.decoder)
+    alerts = JudgedAlerts(parts.delivery, parts.judge.answers)
     commit: Commit[JudgedBatch] = Commit(alerts.keep, parts.dead_letters, parts.delivery.abandon)
     stages: dict[str, TopicStage] = {}
     policies = None if parts.rollouts is None else PartitionPolicies(parts.rollouts, rows)
@@ -140,13 +138,13 @@ def build_stages(
             outbox,
             rows,
             partitions=partitions,
-            counts=parts.engine.counts,
-            clocks_every=settings.worker.idle_grace / CLOCKS if parts.engine.cross_session else inf,
+            counts=parts.judge.counts,
+            clocks_every=settings.worker.idle_grace / CLOCKS if parts.judge.across else inf,
         )
         stages |= dict.fromkeys(topics, rekeyer)
         evaluated, make = [outbox.topic], session_partitions(parts, decoder, RekeyedPartition, policies)
     options: dict[str, Any] = {
-        "engine": parts.engine,
+        "judge": parts.judge,
         "alerts": alerts,
         "commit": commit,
         "rows": rows,
@@ -157,7 +155,7 @@ def build_stages(
         judging = BatchProcessor(make=make, **options)
         stages |= dict.fromkeys(evaluated, judging)
         return VersionedRouter(stages, judging, policies, find_ends, group=group)
-    if not parts.engine.cross_session:
+    if not parts.judge.across:
         return TopicRouter(stages | dict.fromkeys(evaluated, BatchProcessor(make=make, **options)))
     outbox = open_outbox(spanning_topic(group))
     sender = CrossSessionSender(outbox, receivers=partitions, make=make, **options)
@@ -181,16 +179,14 @@ def session_partitions(
     """Return the factory of partitions of sessions; where policies come from a topic, each has its own."""
     limits = parts.settings.sessions
 
-    def make(
-        number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
-    ) -> SessionPartition:
+    def make(number: int, rows: Mapping[bytes, bytes], judge: Judge, dead_letters: DeadLetterSink) -> SessionPartition:
         shown, store, held = watched(decoder, parts.watch), open_store(parts, number, rows), None
-        counts = engine.counts
+        counts = judge.counts
         if policies is not None:
-            _, engine, held = policies.of(number)
+            _, judge, held = policies.of(number)
         return kind(
             store,
-            engine,
+            judge,
             shown,
             dead_letters,
             limits,
@@ -207,7 +203,7 @@ def open_store(parts: WorkerParts, number: int, rows: Mapping[bytes, bytes], fam
     """Return the store of a partition, with no row that is larger than the changelog takes."""
 
     def too_large(name: str, size: int) -> None:
-        parts.engine.counts.evictions["session_bytes"] += 1
+        parts.judge.counts.evictions["session_bytes"] += 1
         _logger.error(
             "partition %d: what is kept of %s has %d bytes, more than a row may have, and begins anew after a restart; "
             "see sessions.max_session_bytes and decode.max_record_bytes",
@@ -222,11 +218,11 @@ def key_partitions(parts: WorkerParts, senders: int) -> PartitionFactory[Receivi
     limits = parts.settings.sessions
 
     def make(
-        number: int, rows: Mapping[bytes, bytes], engine: Engine, dead_letters: DeadLetterSink
+        number: int, rows: Mapping[bytes, bytes], judge: Judge, dead_letters: DeadLetterSink
     ) -> ReceivingPartition:
         return ReceivingPartition(
             open_store(parts, number, rows, KEY_STATES),
-            engine,
+            judge,
             dead_letters,
             limits,
             senders=senders,

@@ -6,19 +6,16 @@ from collections.abc import Iterator, Mapping
 
 from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.findings import Findings
-from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import share_of, tenant_session
-from stream_guard.judge.model import Event
-from stream_guard.judge.table import SessionTable
-from stream_guard.judge.tracker import Counted
+from stream_guard.judge.judge import Counted, Judge, Judged
+from stream_guard.judge.model import Event, Finding
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.rows import PartitionStore
 
 
-def by_share(held: Mapping[str, Engine]) -> dict[str, Engine]:
-    """Return the engines of tenants by what the ids of their sessions begin with."""
-    return {share_of(tenant_session(tenant, "-")): engine for tenant, engine in held.items()}
+def by_share(held: Mapping[str, Judge]) -> dict[str, Judge]:
+    """Return the judges of tenants by what the ids of their sessions begin with."""
+    return {share_of(tenant_session(tenant, "-")): judge for tenant, judge in held.items()}
 
 
 class LaneStore:
@@ -51,55 +48,53 @@ class LaneStore:
                 yield session_id, deadline
 
 
-class TenantLanes(SessionTable):
-    """The sessions of everybody but the tenants that are held back, and a table for each of those, under one clock."""
+class TenantLanes(Judge):
+    """The sessions of everybody but the tenants that are held back, and a judge for each of those, under one clock."""
 
     def __init__(
         self,
         store: PartitionStore,
-        engine: Engine,
-        held: Mapping[str, Engine],
+        judge: Judge,
+        held: Mapping[str, Judge],
         counts: Counts,
         limits: SessionLimits,
         clock: SharedClock,
     ) -> None:
-        engines = by_share(held)
+        lenders = by_share(held)
         self._held = {
-            share: SessionTable(own, LaneStore(store, frozenset((share,)), owns=True), counts, limits, clock=clock)
-            for share, own in engines.items()
+            share: Judge(
+                own, limits, store=LaneStore(store, frozenset((share,)), owns=True), counts=counts, clock=clock
+            )
+            for share, own in lenders.items()
         }
-        super().__init__(engine, LaneStore(store, frozenset(engines), owns=False), counts, limits, clock=clock)
+        others = LaneStore(store, frozenset(lenders), owns=False)
+        super().__init__(judge, limits, store=others, counts=counts, clock=clock)
 
-    def feed(self, event: Event, out: Findings, *, at_once: bool = False) -> Counted | None:
-        """Fold one event into its session, by the policy of its tenant; the others follow the clock."""
+    def feed(self, event: Event) -> Judged:
+        """Judge one event by the policy of its tenant; the others follow the clock."""
         own = self._held.get(share_of(event.session_id))
-        if own is None:
-            counted = super().feed(event, out, at_once=at_once)
-        else:
-            counted = own.feed(event, out, at_once=at_once)
-            self.catch_up(out)
-        self._catch_up_held(out)
-        return counted
+        judged = super().feed(event) if own is None else own.feed(event)
+        found = [*judged.findings, *self.advance(self.watermark)]
+        if not isinstance(judged, Counted):
+            return Judged(found)
+        judged.findings = found
+        return judged
 
-    def follow(self, event: Event, out: Findings) -> None:
+    def follow(self, event: Event) -> list[Finding]:
         """Let the shared clock follow an event that its session contains already."""
-        super().follow(event, out)
-        self._catch_up_held(out)
+        return [*super().follow(event), *self.advance(self.watermark)]
 
-    def _catch_up_held(self, out: Findings) -> None:
+    def advance(self, time: float) -> list[Finding]:
+        """Judge what has passed by a time without an event, by all policies."""
+        found = super().advance(time)
         for lane in self._held.values():
-            lane.catch_up(out)
-
-    def advance(self, watermark: float, out: Findings) -> None:
-        """Set the watermark: fire the deadlines it has passed, and close idle sessions."""
-        super().advance(watermark, out)
-        for lane in self._held.values():
-            lane.advance(watermark, out)
+            found += lane.advance(time)
+        return found
 
     @property
     def changed(self) -> bool:
         """Whether there is something to commit."""
-        return bool(self._touched) or self.memory.changed or any(lane.changed for lane in self._held.values())
+        return super().changed or any(lane.changed for lane in self._held.values())
 
     def commit(self) -> None:
         """Put every changed session into the store."""

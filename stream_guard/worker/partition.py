@@ -8,15 +8,14 @@ from math import inf
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import share_of
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import SessionLimits
 from stream_guard.worker.admission import PartitionAdmission
-from stream_guard.worker.cross_session.table import OutgoingEvent, SendingTable
+from stream_guard.worker.cross_session.outgoing import OutgoingEvent, OutgoingEvents
 from stream_guard.worker.lanes import TenantLanes, by_share
 from stream_guard.worker.rows import PartitionStore, RowChange
 
@@ -27,7 +26,7 @@ class SessionPartition:
     def __init__(  # noqa: PLR0913  # the parts of a partition
         self,
         store: PartitionStore,
-        engine: Engine,
+        judge: Judge,
         decoder: Decoder,
         dead_letters: DeadLetterSink,
         limits: SessionLimits,
@@ -35,30 +34,30 @@ class SessionPartition:
         now: Callable[[], float],
         receiver: Callable[[], float] | None = None,
         counts: Counts | None = None,
-        held: Mapping[str, Engine] | None = None,
+        held: Mapping[str, Judge] | None = None,
     ) -> None:
         """Open a partition by its rows.
 
         ``now`` measures how long nothing came, and is a clock that nobody sets; stamps are held against ``receiver``,
-        which says what time it is. Without ``counts``, those of the engine are used; ``held`` has the engines of
+        which says what time it is. Without ``counts``, those of the judge are used; ``held`` has those of
         tenants with another policy.
         """
-        counts = counts if counts is not None else engine.counts
+        counts = counts if counts is not None else judge.counts
         self._store = store
         self._dead_letters = dead_letters
         self._now = now
         skew = limits.max_future_skew
         clock = SharedClock(receiver or now, skew=skew, live=True, quorum=QUORUM)
-        self._sending = SendingTable(engine, store, counts, limits, clock=clock) if engine.cross_session else None
-        self._table: SessionTable = self._sending or (
-            TenantLanes(store, engine, held, counts, limits, clock)
-            if held
-            else SessionTable(engine, store, counts, limits, clock=clock)
-        )
-        self._version = engine.policy.version
+        self._sending = OutgoingEvents() if judge.across else None
+        if held:
+            self._judging: Judge = TenantLanes(store, judge, held, counts, limits, clock)
+        else:
+            forward = self._sending.add if self._sending is not None else None
+            self._judging = Judge(judge, limits, store=store, counts=counts, clock=clock, forward=forward)
+        self._version = judge.policy.version
         self._held = {share: own.policy.version for share, own in by_share(held or {}).items()}
-        self._admission = PartitionAdmission(store, self._table, has_tenants=bool(limits.tenant_label))
-        self._pipeline = Pipeline(decoder, self._table, dead_letters, admission=self._admission)
+        self._admission = PartitionAdmission(store, self._judging, self._sending, has_tenants=bool(limits.tenant_label))
+        self._pipeline = Pipeline(decoder, self._judging, dead_letters, admission=self._admission)
         self._counts = counts
         self._outgoing: list[tuple[int, OutgoingEvent]] = []
         self._last_active = now()  # time of the last record
@@ -68,13 +67,13 @@ class SessionPartition:
         if progress is None or stored is None:
             return
         if stored <= progress.wall + skew or clock.is_credible(stored):  # else an earlier version's
-            self._table.watermark = stored
+            self._judging.watermark = stored
             self._watermark_wall = min(progress.wall, self._last_active)  # another machine's clock may be ahead
 
     @property
     def watermark(self) -> float:
         """The watermark; minus infinity before the first record."""
-        return self._table.watermark
+        return self._judging.watermark
 
     @property
     def redelivered(self) -> int:
@@ -112,8 +111,7 @@ class SessionPartition:
             applied = records[-1].position
         self._store.applied[tag] = applied
         if self._sending is not None:
-            self._outgoing += [(tag, event) for event in self._sending.outgoing]
-            self._sending.outgoing.clear()
+            self._outgoing += [(tag, event) for event in self._sending.take()]
         self._last_active = self._watermark_wall = self._now()
 
     def _judge(self, records: Sequence[Record], out: list[Finding]) -> None:
@@ -125,15 +123,15 @@ class SessionPartition:
 
         Returns whether a state changed. The caller knows that the partition has no unread records.
         """
-        now, table = self._now(), self._table
+        now, judge = self._now(), self._judging
         if now - self._last_active < grace:
             return False
         elapsed = now - self._watermark_wall
         self._pipeline.elapse(elapsed, out)
-        if table.watermark > -inf:
-            table.advance(table.watermark + elapsed, out)
+        if judge.watermark > -inf:
+            out += judge.advance(judge.watermark + elapsed)
         self._watermark_wall = now
-        return self._table.changed or self._store.changed
+        return self._judging.changed or self._store.changed
 
     def version_of(self, finding: Finding) -> str:
         """Return the version of the policy that found it: that of the session's tenant, if it is held back."""
@@ -141,6 +139,6 @@ class SessionPartition:
 
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything folded so far durable."""
-        self._table.commit()
-        watermark = self._table.watermark
+        self._judging.commit()
+        watermark = self._judging.watermark
         return self._store.snapshot(None if watermark == -inf else watermark, self._watermark_wall)

@@ -21,7 +21,7 @@ from stream_guard.asking.judged_alerts import JudgedBatch
 from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import EventReader
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
@@ -142,7 +142,7 @@ class Rekeyer:
     async def flush(self) -> None:
         """Do nothing: a batch is durable when ``process`` returns."""
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Do nothing: re-keying has no policy."""
 
     def drop_partitions(self) -> None:

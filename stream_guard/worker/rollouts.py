@@ -15,7 +15,7 @@ import msgspec
 
 from stream_guard.errors import SettingsError, StoreError, StreamGuardError
 from stream_guard.judge.counts import ByRule, Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import resolved
 from stream_guard.judge.spec import Policy
 from stream_guard.worker.rows import PolicyRow, decode_policy, encode_row, policy_key, progress_key
@@ -62,22 +62,22 @@ class PreparedRollout(NamedTuple):
     """A rollout that workers can judge by."""
 
     number: int
-    engine: Engine
-    held: Mapping[str, Engine]  # by tenant
+    judge: Judge
+    held: Mapping[str, Judge]  # by tenant
 
     @property
     def version(self) -> str:
         """The version of the policy for everybody."""
-        return self.engine.policy.version
+        return self.judge.policy.version
 
     @property
-    def engines(self) -> tuple[Engine, ...]:
-        """All its engines, that for everybody last."""
-        return (*self.held.values(), self.engine)
+    def judges(self) -> tuple[Judge, ...]:
+        """The judges whose rules it lends, that for everybody last."""
+        return (*self.held.values(), self.judge)
 
 
 Prepare: TypeAlias = Callable[[int, PolicyRollout], PreparedRollout]
-"""Makes engines of a rollout's policies, or raises StreamGuardError."""
+"""Makes judges of a rollout's policies, or raises StreamGuardError."""
 
 
 encode_rollout: Final = msgspec.json.Encoder().encode
@@ -102,10 +102,10 @@ def refuse_for_rollouts(policy: Policy) -> None:
     """Raise SettingsError for rules that cannot be used where policies come from a topic.
 
     Partitions are switched one after the other, and a rule across sessions gets events of all of them. A finding that
-    waits for a judge is settled by the engine that is in force then.
+    waits for a judge is settled by the judge that is in force then.
     """
     asking = ", ".join(rule.id for rule in policy.rules if rule.rule.asks)
-    crosses = bool(Engine(policy, Counts(), mode="stream").cross_session)
+    crosses = bool(Judge(policy, mode="stream").across)
     reason = "look across sessions" if crosses else f"ask a judge ({asking})" if asking else ""
     if reason:
         raise SettingsError(
@@ -186,9 +186,9 @@ def list_rollouts(records: ControlRecords) -> list[ListedRollout]:
 
 
 class RolloutLog:
-    """The rollouts, and the engines of those that are in force somewhere. The last one is to be in force."""
+    """The rollouts, and the judges of those that are in force somewhere. The last one is to be in force."""
 
-    def __init__(self, file: Engine, prepare: Prepare, counts: Counts) -> None:
+    def __init__(self, file: Judge, prepare: Prepare, counts: Counts) -> None:
         self.file = self.latest = PreparedRollout(FROM_FILE, file, {})
         self._prepared = {FROM_FILE: self.file}
         self._prepare = prepare
@@ -232,7 +232,7 @@ class RolloutLog:
         _logger.error("rollout %d cannot be used, %s stays in force: %s", number, self.latest.version, wrong)
 
     def retire(self, in_force: Collection[int]) -> None:
-        """Forget the engines of rollouts that judge nothing any more; no partition may hold one."""
+        """Forget the judges of rollouts that judge nothing any more; no partition may hold one."""
         for number in self._prepared.keys() - {*in_force, FROM_FILE, self.latest.number}:
             gone = self._prepared.pop(number)
             self._collect(gone, ended=True)
@@ -243,16 +243,16 @@ class RolloutLog:
         return list_rollouts(self.records)
 
     def collect_counts(self, *, ended: bool = False) -> None:
-        """Add up what the engines have counted, but for the counts by rule; at the end, the sums of those too."""
+        """Add up what the judges have counted, but for the counts by rule; at the end, the sums of those too."""
         for prepared in self._prepared.values():
             self._collect(prepared, ended=ended)
 
     def _collect(self, prepared: PreparedRollout, *, ended: bool) -> None:
-        for engine in prepared.engines:
-            if engine.counts is not self._counts:
-                self._counts.take(engine.counts)
+        for judge in prepared.judges:
+            if judge.counts is not self._counts:
+                self._counts.take(judge.counts)
                 for name in get_args(ByRule) if ended else ():
-                    self._counts.replaced_policies[name] += engine.counts.total(name)
+                    self._counts.replaced_policies[name] += judge.counts.total(name)
 
     def at(self, row: PolicyRow, partition: int) -> PreparedRollout:
         """Return the rollout that a partition was judged by; StoreError when it is not there any more.

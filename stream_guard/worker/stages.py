@@ -13,7 +13,7 @@ from stream_guard.alerting.delivery import alerts_of
 from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questions_in
 from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import DeadLetterSink
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.ports import Record
@@ -52,7 +52,7 @@ class TopicStage(Protocol):
     async def flush(self) -> None:
         """Wait until every processed batch is durable; raise the error that prevented it."""
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Evaluate another policy from the next batch on. The caller has awaited ``flush``."""
 
     def drop_partitions(self) -> None:
@@ -119,10 +119,10 @@ class TopicRouter:
         for stage in self._stages:
             await stage.flush()
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Evaluate another policy from the next batch on. The states of unchanged rules are kept."""
         for stage in self._stages:
-            stage.use(engine)
+            stage.use(judge)
 
     def drop_partitions(self) -> None:
         """Drop the state of all partitions."""
@@ -176,8 +176,8 @@ class PartitionFold(Protocol):
 
 PartitionT = TypeVar("PartitionT", bound=PartitionFold)
 
-PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Engine, DeadLetterSink], PartitionT]
-"""Makes a partition from its number, its rows, the engine, and the receiver of its dead letters."""
+PartitionFactory: TypeAlias = Callable[[int, Mapping[bytes, bytes], Judge, DeadLetterSink], PartitionT]
+"""Makes a partition from its number, its rows, the judge that lends its rules, and the receiver of its dead letters."""
 
 
 class _Found:
@@ -200,7 +200,7 @@ class BatchProcessor(Generic[PartitionT]):
     def __init__(
         self,
         *,
-        engine: Engine,
+        judge: Judge,
         alerts: JudgedAlerts,
         commit: Commit[JudgedBatch],
         rows: StateTable,
@@ -208,7 +208,7 @@ class BatchProcessor(Generic[PartitionT]):
         observe: Callable[[float, int], None],
         make: PartitionFactory[PartitionT],
     ) -> None:
-        self._engine = engine
+        self._judge = judge
         self._alerts = alerts
         self._commit = commit
         self._rows = rows
@@ -219,15 +219,15 @@ class BatchProcessor(Generic[PartitionT]):
         self._dead_letters = HeldLetters()
         self._in_flight: asyncio.Future[None] | None = None
         self._warned = False
-        self.counts = engine.counts
+        self.counts = judge.counts
 
-    def use(self, engine: Engine) -> None:
+    def use(self, judge: Judge) -> None:
         """Evaluate another policy from the next batch on. The states of unchanged rules are kept.
 
         The caller has awaited ``flush``.
         """
         self.drop_partitions()
-        self._engine = engine
+        self._judge = judge
 
     def drop_partitions(self) -> None:
         """Drop all partitions. Their rows are in the table, or in that of another owner; ``flush`` was awaited."""
@@ -240,7 +240,7 @@ class BatchProcessor(Generic[PartitionT]):
         """Return a partition; make it from its rows when it is not in memory."""
         partition = self._partitions.get(number)
         if partition is None:
-            partition = self._make(number, self._rows.recovered(number), self._engine, self._dead_letters)
+            partition = self._make(number, self._rows.recovered(number), self._judge, self._dead_letters)
             self._partitions[number] = partition
         return partition
 
@@ -293,7 +293,7 @@ class BatchProcessor(Generic[PartitionT]):
 
     async def _start_writing(self, touched: Mapping[int, PartitionT], found: _Found, done: Callable[[], None]) -> None:
         await self.flush()  # the next snapshot needs the rows of the last one in the table
-        engine = self._engine
+        judge = self._judge
         send_messages = self._take_messages(touched)
         changes = {number: partition.snapshot() for number, partition in touched.items()}
         dead_letters = self._dead_letters.take()
@@ -304,7 +304,7 @@ class BatchProcessor(Generic[PartitionT]):
         async def commit() -> None:
             await send_messages()
             is_due = found.alerts or found.asked or self._alerts.are_there()
-            judged = JudgedBatch(found.alerts, found.asked, engine) if is_due else None
+            judged = JudgedBatch(found.alerts, found.asked, judge) if is_due else None
             await self._commit.run_beside(judged, write, lambda _: done(), dead_letters)
 
         self._in_flight = asyncio.ensure_future(commit())

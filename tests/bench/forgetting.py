@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from stream_guard.judge.content import FORGOTTEN, TAKEN_ALIKE
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Event, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from tests.bench.packs import SETS, VARIABLE, Recordings, labelled, registry
 
@@ -83,10 +83,10 @@ def policies() -> Iterator[Policy]:
 def judge(events: Sequence[Event], policy: Policy) -> Stopped:
     """Return how many calls a policy would stop for such a doubt."""
     counts, found = Counts(), list[Finding]()
-    table = open_table(policy, counts)
+    table = Judge(policy, counts=counts)
     stopped = before = 0
     for event in events:
-        table.feed(event, found)
+        found += table.feed(event).findings
         found.clear()
         doubts = sum(count for place, count in counts.lacking.items() if place[1] in _DOUBTS)
         stopped += doubts > before

@@ -17,14 +17,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial, reduce
-from itertools import count, repeat
+from itertools import count
 from pathlib import Path
 from threading import Event as Flag
 from time import time
 from typing import Any, Final, TypeAlias
 
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, ToolCall
-from stream_guard.pipeline import open_table
 from stream_guard.ports import Record
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.assembly import Assembly
@@ -154,8 +154,8 @@ def _decoding(registry: Registry) -> Callable[[Sequence[Record]], Iterable[objec
 
 def _feeding(registry: Registry, rules: int) -> Callable[[Sequence[Event]], Iterable[object]]:
     """Return the sessions and the rules alone, over events that are decoded."""
-    feed = open_table(policy(rules, registry), mode="stream").feed
-    return lambda events: map(feed, events, repeat([]))
+    feed = Judge(policy(rules, registry), mode="stream").feed
+    return lambda events: map(feed, events)
 
 
 def _checking(registry: Registry) -> Callable[[Sequence[ToolCall]], Iterable[object]]:

@@ -108,7 +108,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     from stream_guard.cli.process import YOUNG_OBJECTS, pass_over_loaded
     from stream_guard.decoding.topic_dead_letters import KafkaDeadLetters
     from stream_guard.judge.counts import Counts
-    from stream_guard.judge.fold import Engine
+    from stream_guard.judge.judge import Judge
     from stream_guard.kafka.address import parse_address
     from stream_guard.kafka.writer import TopicWriter
     from stream_guard.registry import build_registry
@@ -129,7 +129,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
 
     target = f"kafka:{address}/{alerts}"
     parts = WorkerParts(
-        engine=Engine(policy(RULES, registry), counts, mode="stream"),
+        judge=Judge(policy(RULES, registry), mode="stream", counts=counts),
         decoder=assembly.make_decoder("native"),
         delivery=assembly.open_delivery([target], counts),
         dead_letters=KafkaDeadLetters(TopicWriter.open(f"{address}/{letters}"), counts, format_name="native"),

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
-from stream_guard.judge.table import SessionTable
 from stream_guard.registry import Registry
 from stream_guard.storage.stores import MemoryStore
 from tests.bench.measure import Work, best_of
@@ -29,9 +28,9 @@ def measure(registry: Registry) -> dict[str, Any]:
 
         def work() -> None:
             counts, found = Counts(), list[Finding]()
-            table = SessionTable(Engine(rules, counts), MemoryStore(), counts)
+            table = Judge(rules, mode="stream", store=MemoryStore(), counts=counts)
             for line in lines:
-                table.feed(decode(line), found)
+                found += table.feed(decode(line)).findings
 
         return work
 

@@ -8,10 +8,9 @@ import resource
 from typing import Any
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall, Turn
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -44,15 +43,17 @@ def _policy() -> Policy:
 def _fill(sessions: int) -> dict[str, float]:
     counts, found = Counts(), list[Finding]()
     store = MemoryStore()
-    table = SessionTable(Engine(_policy(), counts), store, counts, SessionLimits(max_live=2 * sessions, in_memory=1000))
+    table = Judge(
+        _policy(), SessionLimits(max_live=2 * sessions, in_memory=1000), mode="stream", store=store, counts=counts
+    )
     before = _resident()
     usage = {"usage": {"input_tokens": 10, "output_tokens": 5}}
     for number in range(sessions):
         name = f"session-{number:08d}"
         time = 1_767_600_000.0 + number / 1000
-        table.feed(Turn(session_id=name, event_id=f"{name}-1", time=time, response=usage), found)
+        found += table.feed(Turn(session_id=name, event_id=f"{name}-1", time=time, response=usage)).findings
         call = ToolCall(session_id=name, event_id=f"{name}-2", time=time, tool="lookup", args={"account": f"{number}"})
-        table.feed(call, found)
+        found += table.feed(call).findings
         if number % 1000 == 0:
             table.commit()
     table.commit()

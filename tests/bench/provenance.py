@@ -15,8 +15,8 @@ from itertools import count
 from typing import Any, Final
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import Registry, build_registry
@@ -78,7 +78,7 @@ class _Reader:
 
     def __init__(self, rules: Policy, registry: Registry) -> None:
         self._counts = Counts()
-        self._table = open_table(rules, self._counts)
+        self._table = Judge(rules, counts=self._counts)
         self._decode = Assembly(Settings(), registry).make_decoder("native").decode
         self.seconds = 0.0
         self.findings = 0
@@ -92,8 +92,8 @@ class _Reader:
     def _judge(self, lines: Sequence[bytes]) -> None:
         for number, line in enumerate(lines):
             for event in self._decode(Record(value=line, origin="bench", position=number)):
-                self._table.feed(event, self._found)
-        self._table.end_all(self._found)
+                self._found += self._table.feed(event).findings
+        self._found += self._table.end()
 
 
 def measure(registry: Registry, events: int = MANY) -> dict[str, Any]:

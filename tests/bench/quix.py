@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.pipeline import open_table
+from stream_guard.judge.judge import Judge
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from tests.bench.builds import ROOT, SAFE_PATH, SITE, environment_of
@@ -81,12 +81,12 @@ class _Judge:
     def __init__(self) -> None:
         registry = build_registry()
         self._decoder = registry.decoders["native"]()
-        self._table = open_table(policy(RULES, registry), mode="stream")
+        self._table = Judge(policy(RULES, registry), mode="stream")
 
     def __call__(self, value: bytes) -> list[bytes]:
         found: list[Any] = []
         for event in self._decoder.decode(Record(value, "events", 0)):
-            self._table.feed(event, found)
+            found += self._table.feed(event).findings
         return [msgspec.json.encode(alert) for alert in alerts_of(found, "bench")] if found else []
 
 

@@ -12,8 +12,8 @@ from stream_guard.cli.app import app
 from stream_guard.commands import CLEAN, INCONCLUSIVE
 from stream_guard.doctor.topics import Sample, Status, check_sample
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.observability.metrics import Metrics
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -66,9 +66,9 @@ def test_metrics_count_what_could_not_be_judged_by_rule(tmp_path: Path) -> None:
     policy, counts, scraped = load_policy(tmp_path / "policy.yaml", build_registry()), Counts(), CollectorRegistry()
     metrics = Metrics(counts, scraped)
     metrics.use_rules(policy.rules)
-    table = open_table(policy, counts)
+    table = Judge(policy, counts=counts)
     for event in DECODERS["otlp-json"]().decode(Record(without_content()[0])):
-        table.feed(event, [])
+        table.feed(event)
     name, labels = "stream_guard_rule_results_total", {"rule": "r", "result": "unevaluable"}
     turns = sum(one.sort == "LLM" for one in sketches())
     assert scraped.get_sample_value(name, labels) == turns

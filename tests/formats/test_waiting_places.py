@@ -19,9 +19,10 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -100,7 +101,7 @@ def judged(records: Sequence[Record], *, settings: Settings | None = None, recor
     """Return what a run finds, with the events that waited to the end."""
     found, counts = list[Finding](), Counts()
     assembly = Assembly(settings or Settings())
-    table = open_table(POLICY, counts, assembly.settings.sessions, mode="batch" if recorded else "stream")
+    table = Judge(POLICY, assembly.settings.sessions, mode="batch" if recorded else "stream", counts=counts)
     decoder = assembly.make_decoder("auto", recorded=recorded)
     pipeline = Pipeline(decoder, table, DeadLetters(None, counts, format_name="auto"), RecordPlaces())
     pipeline.run(list(records), found)
@@ -204,7 +205,7 @@ def test_lines_outlive_a_restart_of_a_run(tmp_path: Path) -> None:
     read = records([[span("a", 1)], [span("a", 2)], [agent("a", 3.0)]])
     for record in read:
         with closing(CheckpointStore(tmp_path / "state.db")) as store:
-            table = open_table(POLICY, Counts(), store=store, mode="stream")
+            table = Judge(POLICY, mode="stream", store=store)
             letters = DeadLetters(None, Counts(), format_name="otlp-json")
             Pipeline(Assembly().make_decoder("otlp-json"), table, letters, RecordPlaces()).run([record], found)
             table.commit()

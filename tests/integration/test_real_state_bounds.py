@@ -14,8 +14,8 @@ import pytest
 from pydantic import ValidationError
 
 import stream_guard as sg
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.rule import RuleType
-from stream_guard.pipeline import open_table
 from stream_guard.registry import build_registry
 from stream_guard.testing import one_rule_policy
 
@@ -62,10 +62,10 @@ def test_state_stays_under_its_bound_over_the_longest_real_session(kind: str, de
     events = longest_session(decoder)
     rule = REGISTRY.kinds[kind]
     for example in rule.examples:
-        table = open_table(one_rule_policy(rule, widened(rule, dict(example.params))))
+        table = Judge(one_rule_policy(rule, widened(rule, dict(example.params))))
         most = 0
         for event in events:
-            table.feed(event, [])
+            table.feed(event)
             states = table.states_of(event.session_id)
             most = max([most, *(len(msgspec.msgpack.encode(state)) for state in states)])
         assert most <= rule.state_limit, example.claim

@@ -25,9 +25,9 @@ from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields, replace
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, GateDecision, SessionEnd, ToolResult, UserMessage
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.registry import build_registry
 from stream_guard.testing import one_rule_policy
 from tests.laws.forms import (
@@ -123,11 +123,11 @@ def _told(finding: Finding, *, numbered: bool) -> str:
 def judged(policy: Policy, events: Iterable[Event], *, numbered: bool = True) -> tuple[Counter[str], int]:
     """Return what a rule finds, and how many events it could not judge."""
     counts = Counts()
-    table = open_table(policy, counts)
+    table = Judge(policy, counts=counts)
     found: list[Finding] = []
     for event in events:
-        table.feed(event, found)
-    table.end_all(found)
+        found += table.feed(event).findings
+    found += table.end()
     return Counter(_told(finding, numbered=numbered) for finding in found), sum(counts.unevaluable.values())
 
 
@@ -303,10 +303,10 @@ def test_findings_about_an_attempt_have_one_id_in_every_form_of_its_call() -> No
 
 
 def _ids_about_attempts(policy: Policy, events: Iterable[Event]) -> defaultdict[str, set[str]]:
-    table = open_table(policy)
+    table = Judge(policy)
     found: list[Finding] = []
     for event in events:
-        table.feed(event, found)
+        found += table.feed(event).findings
     ids = defaultdict[str, set[str]](set)
     for finding in found:
         if finding.attempt >= 0:

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stream_guard as sg
-from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -186,13 +186,13 @@ def count(records: Sequence[Sequence[dict[str, Any]]]) -> tuple[int, list[str], 
     """Return how many calls rules are shown, how they ended, and how many turns there were."""
     assembly, policy = assembled()
     exports = [{"resourceSpans": [{"scopeSpans": [{"spans": list(spans)}]}]} for spans in records if spans]
-    table = open_table(policy, Counts(), mode="stream")
+    table = Judge(policy, mode="stream")
     pipeline = Pipeline(assembly.make_decoder("otlp-json"), table, NoRefusal())
     SHOWN.clear()
     found: list[sg.Finding] = []
     pipeline.run([Record(json.dumps(one).encode(), "topic/0", number) for number, one in enumerate(exports)], found)
     pipeline.finish(found)
-    table.end_all(found)
+    found += table.end()
     assert {event.session_id for event in SHOWN} == {SESSION}
     results = [event for event in SHOWN if isinstance(event, sg.ToolResult)]
     assert all(result.attempt >= 0 for result in results)

@@ -18,8 +18,8 @@ from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.database import open_database
 from stream_guard.history.records import AnswerRefusedError
+from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import Action, SessionEnd, ToolCall, ToolResult, Turn
-from stream_guard.judge.session import FRESH
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import ReviewSettings
@@ -213,8 +213,8 @@ class GateOrder(RuleBasedStateMachine):
     def change_policy(self, version: int) -> None:
         """Go on under another policy, without a restart."""
         self.version = version
-        self.gate.use(self.guard.engine_for(POLICIES[version]))
-        self.alone.use(self.alone.engine_for(POLICIES[version]))
+        self.gate.use(self.guard.judge_for(POLICIES[version]))
+        self.alone.use(self.alone.judge_for(POLICIES[version]))
 
     @rule()
     def save(self) -> None:

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
@@ -91,11 +90,11 @@ def on_the_stream(trace: list[Event], policy: Policy) -> list[Finding]:
     store, found = MemoryStore(), list[Finding]()
     for event in trace:
         counts = Counts()
-        table = SessionTable(Engine(policy, counts, mode="stream"), store, counts)
-        table.feed(event, found)
+        table = Judge(policy, mode="stream", store=store, counts=counts)
+        found += table.feed(event).findings
         table.commit()
     counts = Counts()
-    SessionTable(Engine(policy, counts, mode="stream"), store, counts).end_all(found)
+    found += Judge(policy, mode="stream", store=store, counts=counts).end()
     return found
 
 

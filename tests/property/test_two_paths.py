@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Finding, ToolCall
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
@@ -112,9 +111,9 @@ def by_event(found: list[Finding]) -> dict[str, set[str]]:
 def on_the_stream(policy: Policy, calls: list[ToolCall]) -> list[Finding]:
     found: list[Finding] = []
     tally = Counts()
-    table = SessionTable(Engine(policy, tally, mode="stream"), MemoryStore(), tally)
+    table = Judge(policy, mode="stream", store=MemoryStore(), counts=tally)
     for call in calls:
-        table.feed(call, found)
+        found += table.feed(call).findings
         table.commit()
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from stream_guard.judge import Judge
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
@@ -24,7 +24,7 @@ class Product:
         return Judge(self._policy, self._limits, mode=self._mode)
 
     def feed(self, event: Event) -> list[Finding]:
-        return self._judge.feed(event).findings
+        return list(self._judge.feed(event).findings)
 
     def advance(self, time: float) -> list[Finding]:
         return self._judge.advance(time)

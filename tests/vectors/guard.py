@@ -11,6 +11,7 @@ from typing import Any, Final
 from stream_guard.errors import PolicyError, Problem
 from stream_guard.guard.decisions import Decider
 from stream_guard.judge.findings import CONTESTED_CALL
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Decision, Finding, ToolCall
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
@@ -88,12 +89,12 @@ def _inline(policy: Policy, rows: Sequence[dict[str, Any]]) -> dict[str, Decisio
 
 
 def _followup(policy: Policy, attempts: Sequence[ToolCall]) -> dict[str, list[str]]:
-    """Decider the same attempts as recorded events; return the rules that match each."""
+    """Judge the same attempts as recorded events; return the rules that match each."""
     found: defaultdict[str, list[Finding]] = defaultdict(list)
     for finding in evaluate(attempts, policy):
         if not finding.shadow and finding.kind != CONTESTED_CALL:
             found[finding.event_id].append(finding)
-    judge = Decider(policy)
+    judge = Decider(Judge(policy, mode="inline"))
     ordered = {event: judge.in_order(findings) for event, findings in found.items()}
     return {call.event_id: [finding.rule_id for finding in ordered.get(call.event_id, ())] for call in attempts}
 

@@ -10,9 +10,9 @@ from typing import Any
 from stream_guard_diff.regressions import compare
 
 from stream_guard.errors import PolicyError
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall, Turn
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.running.batch import evaluate
 from tests.vectors.case import LeftOut, WrongAnswerError, expect, preferred
@@ -63,19 +63,19 @@ def run_whole(case: dict[str, Any]) -> LeftOut | None:
 def run_turn_by_turn(case: dict[str, Any]) -> LeftOut | None:
     """Compare when each finding is raised, and at which turn it points."""
     policy = load(_seed_reading(case), _measures(case))
-    table = open_table(policy)
+    table = Judge(policy)
     fired: list[list[Any]] = []
     found: list[Finding] = []
     for event in _calls(case.get("lead_tool_calls", ()), ""):
-        table.feed(event, found)
+        found += table.feed(event).findings
     fired += [["start", finding.index] for finding in found]
     for number, turn in enumerate(case["plain"]):
         found = []
         for event in _turn_events(number, turn, ""):
-            table.feed(event, found)
+            found += table.feed(event).findings
         fired += [[number if finding.at == "event" else finding.at, finding.index] for finding in found]
     found = []
-    table.feed(SessionEnd(session_id=SESSION, event_id="end"), found)
+    found += table.feed(SessionEnd(session_id=SESSION, event_id="end")).findings
     fired += [["end", finding.index] for finding in found]
     wanted = preferred(case, case["recommended"])
     # A null index in a vector means "the whole scope": where it points is not part of the answer.

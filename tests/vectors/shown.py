@@ -10,8 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -59,13 +60,13 @@ def show_records(form: str, records: Iterable[Record], rules: Sequence[dict[str,
     written = [{"id": "recorder", "kind": "recorder"}, *({"id": name, **rule} for name, rule in NEEDS.items()), *rules]
     policy = assembly.fit(load_policy(json.dumps({"rules": written}), installed, file="case.json"), form)
     counts = Counts()
-    table = open_table(policy, counts, mode="stream")
+    table = Judge(policy, mode="stream", counts=counts)
     refused = _Refusals()
     pipeline = Pipeline(assembly.make_decoder(form), table, refused)
     found: list[Finding] = []
     pipeline.run(list(records), found)
     pipeline.finish(found)
-    table.end_all(found)
+    found += table.end()
     unsure = frozenset(policy.rules[position].id for position, number in counts.unevaluable.items() if number)
     return Shown(events, frozenset(finding.rule_id for finding in found), unsure, refused.reasons)
 

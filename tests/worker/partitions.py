@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
 from stream_guard.ports import Record
@@ -31,9 +31,9 @@ def open_partition(
     counts = Counts()
     decoder = Assembly(Settings()).make_decoder(form)
     letters = DeadLetters(None, counts, format_name=form)
-    engine = Engine(policy, counts, mode="stream")
+    judge = Judge(policy, mode="stream", counts=counts)
     store, limits = PartitionStore(0, rows), limits or SessionLimits()
-    return SessionPartition(store, engine, decoder, letters, limits, now=now, receiver=receiver)
+    return SessionPartition(store, judge, decoder, letters, limits, now=now, receiver=receiver)
 
 
 def write(rows: Rows, changes: list[RowChange]) -> None:

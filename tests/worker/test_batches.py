@@ -20,7 +20,7 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SinkError
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
@@ -107,13 +107,13 @@ class Processing:
         alerts = JudgedAlerts(Delivery({"alerts": self.alerts}, counts))
         decoder = Assembly(settings, registry).make_decoder("native")
         self.processor = BatchProcessor(
-            engine=Engine(load_policy(policy, registry), counts, mode="stream"),
+            judge=Judge(load_policy(policy, registry), mode="stream", counts=counts),
             alerts=alerts,
             commit=Commit(alerts.keep, Letters(counts, self.log)),
             rows=self.table,
             settings=settings,
-            make=lambda number, rows, engine, dead_letters: SessionPartition(
-                PartitionStore(number, rows), engine, decoder, dead_letters, settings.sessions, now=time.time
+            make=lambda number, rows, judge, dead_letters: SessionPartition(
+                PartitionStore(number, rows), judge, decoder, dead_letters, settings.sessions, now=time.time
             ),
             observe=lambda _seconds, records: self.log.append(f"{records} durable"),
         )

@@ -20,7 +20,7 @@ from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
@@ -91,10 +91,10 @@ def give(stage: Rekeyer, number: int, values: list[bytes], first: int = 0) -> No
 
 def open_partition(rows: dict[bytes, bytes], policy: Path, now: Callable[[], float] = time.time) -> RekeyedPartition:
     counts = Counts()
-    engine = Engine(load_policy(policy, build_registry()), counts, mode="stream")
+    judge = Judge(load_policy(policy, build_registry()), mode="stream", counts=counts)
     letters = DeadLetters(None, counts, format_name="native")
     return RekeyedPartition(
-        PartitionStore(0, rows), engine, StatelessDecoder(Lines()), letters, SessionLimits(), now=now
+        PartitionStore(0, rows), judge, StatelessDecoder(Lines()), letters, SessionLimits(), now=now
     )
 
 

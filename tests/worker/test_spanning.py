@@ -17,7 +17,7 @@ from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.demo.sessions import sample_events
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.policy.load import load_policy
@@ -156,7 +156,7 @@ class Broker:
     def worker(self) -> TopicRouter:
         counts, registry = Counts(), build_registry()
         parts = WorkerParts(
-            engine=Engine(load_policy(self._policy, registry), counts, mode="stream"),
+            judge=Judge(load_policy(self._policy, registry), mode="stream", counts=counts),
             decoder=Assembly(Settings(), registry).make_decoder("native"),
             delivery=Delivery({"here": self}, counts),  # type: ignore[dict-item]  # as much of a sink as is needed
             dead_letters=DeadLetters(None, counts, format_name="native"),

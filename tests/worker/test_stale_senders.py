@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
 from stream_guard.kafka.client import partition_of_key
 from stream_guard.policy.load import load_policy
@@ -61,10 +61,10 @@ class Receiver:
     def open(self) -> ReceivingPartition:
         """Open the partition anew from its rows."""
         letters = DeadLetters(None, self.counts, format_name="native")
-        engine = Engine(self._policy, self.counts, mode="stream")
+        judge = Judge(self._policy, mode="stream", counts=self.counts)
         self.partition = ReceivingPartition(
             PartitionStore(0, self.rows, KEY_STATES),
-            engine,
+            judge,
             letters,
             SessionLimits(),
             senders=self._senders,

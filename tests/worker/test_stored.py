@@ -21,7 +21,7 @@ import pytest
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert
 from stream_guard.observability.steady_clock import SteadyClock
 from stream_guard.policy.load import load_policy
@@ -130,7 +130,7 @@ class Stored:
 def open_worker(stored: Stored, policy: Path) -> TopicRouter:
     counts, registry = Counts(), build_registry()
     parts = WorkerParts(
-        engine=Engine(load_policy(policy, registry), counts, mode="stream"),
+        judge=Judge(load_policy(policy, registry), mode="stream", counts=counts),
         decoder=Assembly(Settings(), registry).make_decoder("native"),
         delivery=Delivery({"stored": stored}, counts),  # type: ignore[dict-item]  # as much of a sink as is needed
         dead_letters=DeadLetters(None, counts, format_name="native"),

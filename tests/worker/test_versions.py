@@ -23,6 +23,7 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import SettingsError, StoreError
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert
 from stream_guard.judge.spec import Policy
 from stream_guard.observability.metrics import Metrics
@@ -123,12 +124,12 @@ class Worker:
     def __init__(self, broker: Broker, settings: Settings | None = None) -> None:
         settings = settings or Settings()
         self.broker, self.counts = broker, Counts()
-        engine = Engine(load(policy_text("file")), self.counts, mode="stream")
+        judge = Judge(load(policy_text("file")), mode="stream", counts=self.counts)
         letters = DeadLetters(None, self.counts, format_name="native")
         delivery = Delivery({"kept": Kept(broker)}, self.counts)
         assembly = Assembly(settings, REGISTRY)
         parts = WorkerParts(
-            engine=engine,
+            judge=judge,
             decoder=assembly.make_decoder("native"),
             delivery=delivery,
             dead_letters=letters,
@@ -137,11 +138,11 @@ class Worker:
             observe=lambda _seconds, _records: None,
         )
         fit = partial(assembly.fit, form="native")
-        self.log = RolloutLog(engine, prepare_rollouts(load, fit, settings), self.counts)
+        self.log = RolloutLog(judge, prepare_rollouts(load, fit, settings), self.counts)
         policies = PartitionPolicies(self.log, broker)
         alerts = JudgedAlerts(delivery)
         judging = BatchProcessor(
-            engine=engine,
+            judge=judge,
             alerts=alerts,
             commit=Commit(alerts.keep, letters),
             rows=broker,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from stream_guard import Counts, Finding, Policy, open_table
+from stream_guard import Counts, Finding, Judge, Policy
 from stream_guard_contract.document.loading import Contract
 from stream_guard_contract.recording.session_reader import RecordedSession
 from stream_guard_contract.scoring.compiling import CompiledContract
@@ -60,16 +60,16 @@ class _RuleRun:
         self._counts = Counts()
         self._has_failed = False
         rules = tuple([policy.rules[position] for position in positions])
-        self._table = open_table(replace(policy, rules=rules), self._counts)
+        self._judge = Judge(replace(policy, rules=rules), counts=self._counts)
 
     def judge(self, session: RecordedSession) -> SessionRuleResults:
         """Return what the rules find in a session."""
-        table, counts = self._table, self._counts
+        judge, counts = self._judge, self._counts
         found: list[Finding] = []
         for event in session.events:
-            table.feed(event, found)
+            found += judge.feed(event).findings
         if counts.sessions:  # most recordings end with a session end
-            table.end_all(found)
+            found += judge.end()
         results = SessionRuleResults()
         for finding in found:
             if finding.kind != "rule_error":
@@ -88,5 +88,5 @@ class _RuleRun:
         The engine runs a rule that has raised with more care from then on, and that must not depend on what was judged
         before.
         """
-        self._table.end_all([])
+        self._judge.end()
         return not self._has_failed

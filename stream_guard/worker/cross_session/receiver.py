@@ -17,9 +17,8 @@ import msgspec
 
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.clock import SharedClock
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.judge.table import SessionTable
 from stream_guard.observability.steady_clock import receiver_time
 from stream_guard.ports import Record
 from stream_guard.settings import SessionLimits
@@ -38,7 +37,7 @@ class ReceivingPartition:
     def __init__(
         self,
         store: PartitionStore,
-        engine: Engine,
+        judge: Judge,
         dead_letters: DeadLetterSink,
         limits: SessionLimits,
         *,
@@ -47,18 +46,17 @@ class ReceivingPartition:
         now: Callable[[], float] = receiver_time,
     ) -> None:
         self._store = store
-        self._engine = engine
         self._dead_letters = dead_letters
         self._senders = senders
         self._grace = grace
         self._furthest = FurthestWatermarks(store.furthest, grace)
         clock = SharedClock(now, skew=limits.max_future_skew)
-        self._table = SessionTable(engine, store, engine.counts, limits, clock=clock)
+        self._judge = Judge(judge, limits, store=store, clock=clock)
         self._waiting: list[tuple[float, str, int, EventMessage]] = []
         self._stored: set[int] = set()  # offsets of waiting events that have a row
         stored = None if store.progress is None else store.progress.watermark
         if stored is not None and clock.is_credible(stored):  # an earlier version believed any stamp
-            self._table.watermark = stored
+            self._judge.watermark = stored
         self._restore()
 
     def _restore(self) -> None:
@@ -103,11 +101,11 @@ class ReceivingPartition:
             self._advance(record.position, tag, out)
         elif _is_new(message, sender):
             time = message.event.time
-            is_late = time is not None and time < self._table.watermark
+            is_late = time is not None and time < self._judge.watermark
             if is_late and is_stale(sender, self._grace):
-                self._engine.counts.disbelieved_times += 1
+                self._judge.counts.disbelieved_times += 1
             # What no clock will come to must not wait for it.
-            if time is None or is_late or not self._table.clock.is_credible(time):
+            if time is None or is_late or not self._judge.clock.is_credible(time):
                 self._evaluate(message, record.position, tag, out)
             else:
                 self._wait(record.position, message)
@@ -146,7 +144,7 @@ class ReceivingPartition:
             return
         clocks = [clock for sender in senders.values() if (clock := clock_of(sender)) is not None]
         watermark = min(clocks, default=-inf)
-        if watermark <= self._table.watermark:
+        if watermark <= self._judge.watermark:
             return
         while self._waiting and self._waiting[0][0] < watermark:
             _, _, offset, message = heappop(self._waiting)
@@ -156,13 +154,12 @@ class ReceivingPartition:
                 self._store.extra_rows[key] = None
             else:
                 self._store.extra_rows.pop(key, None)
-        self._table.advance(watermark, out)
+        out += self._judge.advance(watermark)
 
     def _evaluate(self, message: EventMessage, cause: int, tag: int, out: list[Finding]) -> None:
-        group = next((rules for rules in self._engine.cross_session if rules.owns(message.key_id)), None)
-        if group is None or self._store.has_applied(message.key_id, tag, cause):
-            return  # no rule has the key any more, or a crash came after the row of the key state was written
-        self._table.feed_key(group, message.key_id, message.event, message.turns, set(message.memory), out)
+        if self._store.has_applied(message.key_id, tag, cause):
+            return  # a crash came after the row of the key state was written
+        out += self._judge.feed_key(message.key_id, message.event, message.turns, set(message.memory))
 
     def tick(self, grace: float, out: list[Finding]) -> bool:
         """Do nothing: the clock is that of the senders, and idle senders send their watermarks."""
@@ -172,17 +169,17 @@ class ReceivingPartition:
     def version_of(self, finding: Finding) -> str:
         """Return the version of the policy that found it."""
         del finding
-        return self._engine.policy.version
+        return self._judge.policy.version
 
     def snapshot(self) -> list[RowChange]:
         """Return the row changes that make everything received so far durable."""
-        self._table.commit()
+        self._judge.commit()
         for key, value in self._store.extra_rows.items():
             if value is None:
                 self._stored.discard(offset_of(key))
             else:
                 self._stored.add(offset_of(key))
-        watermark = self._table.watermark
+        watermark = self._judge.watermark
         return self._store.snapshot(None if watermark == -inf else watermark, 0.0)
 
 

@@ -16,7 +16,7 @@ from stream_guard.kafka.client import partition_of_key
 from stream_guard.kafka.writer import Outgoing
 from stream_guard.observability.steady_clock import steady_time
 from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
-from stream_guard.worker.cross_session.table import OutgoingEvent
+from stream_guard.worker.cross_session.outgoing import OutgoingEvent
 from stream_guard.worker.stages import BatchProcessor, Outbox, PartitionFold
 
 CLOCKS: Final = 8  # how often, in a grace, a sender says how far it has read while its watermark stands still

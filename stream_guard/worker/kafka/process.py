@@ -17,7 +17,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
 from stream_guard.errors import SettingsError, SourceError, StoreError, StreamGuardError
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.kafka.address import Address
 from stream_guard.kafka.client import choose_servers
 from stream_guard.kafka.security import login_failure
@@ -247,7 +247,7 @@ async def _watch(
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
         await consumer.refresh_end_offsets()
-        _report(app, parts.engine.counts)
+        _report(app, parts.judge.counts)
         parts.health.update([*broker.unready(), *consumer.unready()], consumer.lag(), consumer.handled)
         if stuck := parts.health.stuck():
             raise SourceError(f"{stuck}; nothing is lost: start the worker again")
@@ -274,11 +274,11 @@ async def _reload(app: WorkerApp, parts: WorkerParts) -> None:
     policy = parts.reload()
     if policy is None:
         return
-    old = parts.engine
-    engine = Engine(policy, old.counts, mode="stream", max_states=old.max_states, answers=old.answers)
+    old = parts.judge
+    judge = Judge(policy, old.limits, mode="stream", counts=old.counts, answers=old.answers)
     async with app.batch_consumer.between_batches():
         parts.adopted(policy)
-        app.stages.use(engine)
+        app.stages.use(judge)
 
 
 def _explain(failure: BaseException) -> StreamGuardError:

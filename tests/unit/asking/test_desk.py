@@ -36,7 +36,7 @@ class Clock:
         return self.late.pop() if self.late else self.now
 
 
-class SessionTable:
+class StandIn:
     """A judge in this process: what it says, and what it was asked."""
 
     def __init__(self, *answers: Answer) -> None:
@@ -82,7 +82,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def asking(database: Database, judge: SessionTable, **settings: Any) -> Iterator[QuestionDesk]:
+def asking(database: Database, judge: StandIn, **settings: Any) -> Iterator[QuestionDesk]:
     """A desk that asks until it is left."""
     clock, counts = settings.pop("clock", Clock()), settings.pop("counts", None)
     chosen = JudgeSettings(**{"url": "http://judge", "model": "m", "concurrency": 2, "patience": 20.0, **settings})
@@ -101,7 +101,7 @@ def ask_all(desk: QuestionDesk, findings: list[Finding]) -> dict[str, Answer | N
 
 
 def test_an_answer_stays_and_nobody_is_asked_again(database: Database) -> None:
-    first, second = SessionTable(), SessionTable()
+    first, second = StandIn(), StandIn()
     with asking(database, first) as desk:
         answers = ask_all(desk, [finding(0)])
     with asking(database, second) as desk:
@@ -114,7 +114,7 @@ def test_an_answer_stays_and_nobody_is_asked_again(database: Database) -> None:
 
 
 def test_findings_with_one_question_wait_for_one_call(database: Database) -> None:
-    judge = SessionTable()
+    judge = StandIn()
     with asking(database, judge) as desk:
         answers = ask_all(desk, [finding(number, text="same") for number in range(5)])
     assert len(answers) == 5
@@ -123,7 +123,7 @@ def test_findings_with_one_question_wait_for_one_call(database: Database) -> Non
 
 def test_what_was_taken_and_not_told_comes_again_after_a_crash(database: Database) -> None:
     clock = Clock()
-    with asking(database, SessionTable(), clock=clock) as desk:
+    with asking(database, StandIn(), clock=clock) as desk:
         desk.put([finding(0)], "v1")
         assert desk.drain()
         assert [one.finding.alert_id for one in desk.take()] == ["kind-0"]
@@ -145,7 +145,7 @@ def test_what_was_taken_and_not_told_comes_again_after_a_crash(database: Databas
 def test_no_more_calls_are_made_than_a_budget_allows(
     database: Database, settings: dict[str, Any], budget: dict[str, Any]
 ) -> None:
-    judge, counts = SessionTable(), Counts()
+    judge, counts = StandIn(), Counts()
     with asking(database, judge, counts=counts, **settings) as desk:
         answers = ask_all(desk, [finding(number, tenant="t", **budget) for number in range(8)])
         assert desk.put([finding(9, tenant="t", **budget)], "v1") == [finding(9, tenant="t", **budget)]
@@ -156,7 +156,7 @@ def test_no_more_calls_are_made_than_a_budget_allows(
 
 
 def test_a_tenant_without_a_budget_of_its_own_does_not_use_up_that_of_others(database: Database) -> None:
-    judge = SessionTable()
+    judge = StandIn()
     with asking(database, judge, tenant_calls_per_day=2) as desk:
         ask_all(desk, [finding(number, tenant="loud") for number in range(6)])
         answers = ask_all(desk, [finding(10, tenant="quiet")])
@@ -166,10 +166,10 @@ def test_a_tenant_without_a_budget_of_its_own_does_not_use_up_that_of_others(dat
 def test_a_question_of_a_new_day_is_not_counted_on_the_day_before(database: Database) -> None:
     clock = Clock()
     chosen = {"clock": clock, "calls_per_day": 1, "concurrency": 1}
-    with asking(database, SessionTable(), **chosen) as desk:
+    with asking(database, StandIn(), **chosen) as desk:
         assert ask_all(desk, [finding(0)])["kind-0"] is not None
     settings = JudgeSettings(url="http://judge", model="m", calls_per_day=1, concurrency=1, patience=20.0)
-    desk = QuestionDesk(database, settings, SessionTable(), owner="test", clock=clock)
+    desk = QuestionDesk(database, settings, StandIn(), owner="test", clock=clock)
     clock.now += DAY
     desk.put([finding(1)], "v1")
     clock.late = [NOON]  # whoever asks looked at the clock before midnight
@@ -180,7 +180,7 @@ def test_a_question_of_a_new_day_is_not_counted_on_the_day_before(database: Data
 
 
 def test_a_new_day_has_a_new_budget(database: Database) -> None:
-    judge, clock = SessionTable(), Clock()
+    judge, clock = StandIn(), Clock()
     with asking(database, judge, clock=clock, calls_per_day=1) as desk:
         assert sum(one is not None for one in ask_all(desk, [finding(0), finding(1)]).values()) == 1
         clock.now += DAY
@@ -192,7 +192,7 @@ def test_a_new_day_has_a_new_budget(database: Database) -> None:
 def test_what_a_call_did_not_cost_can_be_spent_again(database: Database) -> None:
     settings = JudgeSettings(input_price=1.0, output_price=1.0)
     amount = worst_case("Be kind.", finding(0).inquiry.excerpt, settings)  # type: ignore[union-attr]
-    judge = SessionTable(*[says(violated=True, cost=amount // 4 / NANOS)] * 100)
+    judge = StandIn(*[says(violated=True, cost=amount // 4 / NANOS)] * 100)
     spend = {"input_price": 1.0, "output_price": 1.0, "dollars_per_day": 2 * amount / NANOS, "concurrency": 1}
     with asking(database, judge, **spend) as desk:
         ask_all(desk, [finding(number) for number in range(9)])
@@ -203,7 +203,7 @@ def test_what_a_call_did_not_cost_can_be_spent_again(database: Database) -> None
 def test_a_call_whose_cost_nobody_tells_has_cost_the_worst_case(database: Database) -> None:
     settings = JudgeSettings(input_price=1.0, output_price=1.0)
     amount = worst_case("Be kind.", finding(0).inquiry.excerpt, settings)  # type: ignore[union-attr]
-    judge = SessionTable(*[says(violated=None, counted=False)] * 100)
+    judge = StandIn(*[says(violated=None, counted=False)] * 100)
     spend = {"input_price": 1.0, "output_price": 1.0, "dollars_per_day": 3.5 * amount / NANOS}
     with asking(database, judge, **spend) as desk:
         ask_all(desk, [finding(number) for number in range(9)])
@@ -213,7 +213,7 @@ def test_a_call_whose_cost_nobody_tells_has_cost_the_worst_case(database: Databa
 def test_a_process_that_dies_in_a_call_has_spent_its_budget_and_the_question_goes_to_another(
     database: Database,
 ) -> None:
-    clock, judge = Clock(), SessionTable()
+    clock, judge = Clock(), StandIn()
     dead = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=2), judge, owner="test", clock=clock)
     dead.put([finding(0), finding(1)], "v1")
     assert dead._claim() is not None  # and nothing more is heard of it
@@ -227,7 +227,7 @@ def test_a_process_that_dies_in_a_call_has_spent_its_budget_and_the_question_goe
 
 def test_a_question_is_given_up_after_three_processes_died_with_it(database: Database) -> None:
     clock = Clock()
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), SessionTable(), owner="test", clock=clock)
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), StandIn(), owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     for _ in range(3):
         assert desk._claim() is not None
@@ -238,7 +238,7 @@ def test_a_question_is_given_up_after_three_processes_died_with_it(database: Dat
 
 
 def test_an_endpoint_that_asks_to_wait_is_asked_again_after_that(database: Database) -> None:
-    clock, judge = Clock(), SessionTable(says(violated=None, cost=0.0, retry=7.0))
+    clock, judge = Clock(), StandIn(says(violated=None, cost=0.0, retry=7.0))
     desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), judge, owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     claim = desk._claim()
@@ -262,7 +262,7 @@ def test_a_judge_that_raises_has_given_no_answer(database: Database) -> None:
 
 def test_a_flood_of_questions_writes_no_more_than_so_many(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream_guard.asking.desk._MOST_OPEN", 20)
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=10**6), SessionTable(), owner="test")
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m", calls_per_day=10**6), StandIn(), owner="test")
     left = desk.put([finding(number, calls_per_day=10**6) for number in range(50)], "v1")
     assert len(left) == 30
     assert len(inquiries.listing(database)) == 20
@@ -321,7 +321,7 @@ def test_what_is_no_answer_costs_the_worst_case_and_ends_no_thread(database: Dat
 
 def test_an_answer_that_comes_late_changes_no_answer(database: Database) -> None:
     clock = Clock()
-    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), SessionTable(), owner="test", clock=clock)
+    desk = QuestionDesk(database, JudgeSettings(url="x", model="m"), StandIn(), owner="test", clock=clock)
     desk.put([finding(0)], "v1")
     slow = desk._claim()
     clock.now += 3600
@@ -344,7 +344,7 @@ def test_budgets_take_all_or_nothing(database: Database) -> None:
 
 
 def test_verdicts_of_people_are_held_against_the_judges(database: Database) -> None:
-    judge = SessionTable(says(violated=True), says(violated=True), says(violated=True), says(violated=False))
+    judge = StandIn(says(violated=True), says(violated=True), says(violated=True), says(violated=False))
     with asking(database, judge, concurrency=1) as desk:
         answers = ask_all(desk, [finding(number) for number in range(4)])
 

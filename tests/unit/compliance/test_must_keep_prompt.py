@@ -12,7 +12,7 @@ from stream_guard_compliance.must_keep_prompt import MustKeepPrompt
 
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
-from stream_guard.pipeline import open_table
+from stream_guard.judge.judge import Judge
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.testing import one_rule_policy
@@ -89,9 +89,9 @@ def test_gate_refuses_the_call_that_the_prompt_forbids() -> None:
 
 def unevaluable(*told: sg.Event) -> int:
     counts = Counts()
-    table, found = open_table(one_rule_policy(MustKeepPrompt, {}), counts), list[sg.Finding]()
+    table, found = Judge(one_rule_policy(MustKeepPrompt, {}), counts=counts), list[sg.Finding]()
     for event in told:
-        table.feed(event, found)
+        found += table.feed(event).findings
     assert not found
     return sum(counts.unevaluable.values())
 

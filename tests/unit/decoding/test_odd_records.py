@@ -9,8 +9,8 @@ import pytest
 
 from stream_guard.decoding.json_decoder import read_odd_json
 from stream_guard.decoding.reader import EventReader, lost_call
-from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn
-from stream_guard.pipeline import open_table
+from stream_guard.judge.judge import Judge
+from stream_guard.judge.model import Event, ToolCall, ToolResult, Turn
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -41,9 +41,7 @@ def found(event: Event) -> list[str]:
     policy = load_policy(
         json.dumps({"rules": [{"id": "r", "kind": "no_call", "params": {"tool": "refund"}}]}), REGISTRY, file="p.json"
     )
-    out: list[Finding] = []
-    open_table(policy).feed(event, out)
-    return sorted(finding.rule_id for finding in out)
+    return sorted(finding.rule_id for finding in Judge(policy).feed(event).findings)
 
 
 @pytest.mark.parametrize(

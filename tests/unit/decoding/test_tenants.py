@@ -15,11 +15,11 @@ from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import tenant_session
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
 from stream_guard.kafka.writer import Outgoing
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -62,7 +62,7 @@ def lines() -> list[bytes]:
 
 def by_run(settings: Settings) -> list[Finding]:
     found, counts = list[Finding](), Counts()
-    table = open_table(POLICY, counts, settings.sessions, mode="stream")
+    table = Judge(POLICY, settings.sessions, mode="stream", counts=counts)
     letters = DeadLetters(None, counts, format_name="native")
     Pipeline(Assembly(settings).make_decoder("native"), table, letters).run([Record(line) for line in lines()], found)
     return found
@@ -75,10 +75,10 @@ def by_batch(settings: Settings, folder: Path) -> list[Finding]:
 
 def by_worker(settings: Settings) -> tuple[list[Finding], int]:
     found, counts = list[Finding](), Counts()
-    engine = Engine(POLICY, counts, mode="stream")
+    judge = Judge(POLICY, mode="stream", counts=counts)
     letters = DeadLetters(None, counts, format_name="native")
     decoder = Assembly(settings).make_decoder("native")
-    partition = SessionPartition(PartitionStore(0, {}), engine, decoder, letters, settings.sessions, now=lambda: 2e3)
+    partition = SessionPartition(PartitionStore(0, {}), judge, decoder, letters, settings.sessions, now=lambda: 2e3)
     partition.fold("events", [Record(line, "events/0", at, key=b"s") for at, line in enumerate(lines())], found)
     return found, partition.foreign_keys
 
@@ -126,7 +126,7 @@ def test_a_tenant_makes_no_session_of_an_id_that_none_can_have(session_id: str) 
     counts, found = Counts(), list[Finding]()
     pipeline = Pipeline(
         Assembly(BY_TENANT).make_decoder("native"),
-        open_table(POLICY, counts),
+        Judge(POLICY, counts=counts),
         DeadLetters(None, counts, format_name="native"),
     )
     event = {"kind": "user_message", "session_id": session_id, "text": "x", "labels": {"tenant": "acme"}}
@@ -147,7 +147,7 @@ def agent_limit(settings: Settings, told: list[dict[str, object]]) -> list[str]:
     assembly = Assembly(settings)
     found, counts = list[Finding](), Counts()
     policy = assembly.fit(load_policy(text, assembly.registry), "native")
-    table = open_table(policy, counts, settings.sessions, mode="stream")
+    table = Judge(policy, settings.sessions, mode="stream", counts=counts)
     letters = DeadLetters(None, counts, format_name="native")
     records = [Record(json.dumps(one).encode()) for one in told]
     Pipeline(assembly.make_decoder("native"), table, letters).run(records, found)

@@ -39,14 +39,14 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 
 def change(gate: Gate, *rules: str) -> None:
-    gate.use(gate.guard.engine_for(policy_of(*rules)))
+    gate.use(gate.guard.judge_for(policy_of(*rules)))
 
 
 def test_rules_that_stay_keep_their_states_wherever_they_stand() -> None:
     guard = Guard(policy_of(ORDER, ONCE))
     for tool in ("confirm", "close"):
         assert guard.check(call(tool)).action is Action.ALLOW
-    guard.use(guard.engine_for(policy_of(NO_DROP, ONCE, ORDER)))
+    guard.use(guard.judge_for(policy_of(NO_DROP, ONCE, ORDER)))
     assert guard.check(call("refund")).action is Action.ALLOW
     assert guard.check(call("refund", session="t")).action is Action.BLOCK
     assert guard.check(call("close")).action is Action.BLOCK
@@ -58,7 +58,7 @@ def test_rules_that_stay_keep_their_states_wherever_they_stand() -> None:
 def test_a_rule_that_was_edited_starts_afresh_and_that_is_counted() -> None:
     guard = Guard(policy_of(ORDER))
     guard.check(call("confirm"))
-    guard.use(guard.engine_for(policy_of(ORDER.replace("confirm", "agree"))))
+    guard.use(guard.judge_for(policy_of(ORDER.replace("confirm", "agree"))))
     assert guard.check(call("refund")).action is Action.BLOCK
     assert guard.counts.state_resets == 1
 
@@ -67,7 +67,7 @@ def test_a_call_that_was_announced_more_than_once_is_judged_by_the_policy_in_for
     guard = Guard(policy_of(ORDER))
     blocks = [{"type": "tool_use", "name": "drop", "input": {}} for _ in range(3)]
     guard.observe(sg.Turn(session_id="s", response={"content": blocks}))
-    guard.use(guard.engine_for(policy_of(ORDER, NO_DROP)))
+    guard.use(guard.judge_for(policy_of(ORDER, NO_DROP)))
     for call_id in ("c1", "c1", "c2"):
         assert guard.check(call("drop", call_id)).action is Action.BLOCK
 
@@ -76,7 +76,7 @@ def test_coverage_and_obligations_are_those_of_the_policy_in_force() -> None:
     guard = Guard(policy_of(ORDER))
     assert guard.check(call("drop")).rules.checked == ()
     assert guard.open_obligations("s") == []
-    guard.use(guard.engine_for(policy_of(ONCE, NO_DROP)))
+    guard.use(guard.judge_for(policy_of(ONCE, NO_DROP)))
     decision = guard.check(call("drop"))
     assert (decision.rules.checked, decision.policy_version) == (("no-drop",), policy_of(ONCE, NO_DROP).version)
     assert [finding.rule_id for finding in guard.open_obligations("s")] == ["once"]
@@ -117,6 +117,6 @@ def test_an_approval_under_the_old_policy_lets_nothing_through_under_the_new_one
 def test_a_session_that_was_ended_stays_ended_under_a_policy_without_rules(gate: Gate) -> None:
     change(gate, NO_DROP.replace("block", "terminate_session"))
     assert gate.check(call("drop")).action is Action.TERMINATE_SESSION
-    gate.use(gate.guard.engine_for(load_policy("rules: []", REGISTRY)))
+    gate.use(gate.guard.judge_for(load_policy("rules: []", REGISTRY)))
     assert gate.check(call("read")).action is Action.TERMINATE_SESSION
     assert gate.check(call("read", session="t")).action is Action.ALLOW

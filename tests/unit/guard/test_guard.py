@@ -277,7 +277,7 @@ def test_runs_that_never_end_do_not_fill_the_memory() -> None:
     guard = ReplayingGuard(policy({"when": {"call_count_in_run_gt": {"value": 1}}, "then": "block"}))
     for number in range(300):
         guard.check(call(run_id=f"run-{number}" + "x" * 500, event_id=f"e{number}"))
-    [state] = guard._table.states_of("s")
+    [state] = guard._judge.states_of("s")
     assert len(state.runs) == 128
     assert max(map(len, state.runs)) <= 64
 

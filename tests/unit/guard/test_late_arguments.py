@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from stream_guard.guard.inline import Guard
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Event, Finding, Json, ToolCall
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
@@ -52,9 +52,9 @@ def test_a_gate_judges_the_arguments_that_it_is_asked_about(rule: dict[str, Any]
 def test_what_comes_later_is_found_on_the_stream_and_in_batch(rule: dict[str, Any], wrong: Json) -> None:
     for amount, expected in ((1, []), (wrong, ["s-1"])):
         told, streamed = announced(amount), list[Finding]()
-        table = open_table(policy(rule), mode="stream")
+        table = Judge(policy(rule), mode="stream")
         for event in told:
-            table.feed(event, streamed)
+            streamed += table.feed(event).findings
         assert [finding.event_id for finding in streamed] == expected
         assert [finding.event_id for finding in evaluate(told, policy(rule))] == expected
 

@@ -11,8 +11,8 @@ import pytest
 from stream_guard.guard.gate import Gate
 from stream_guard.guard.inline import Guard
 from stream_guard.history.database import open_database
+from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import Action, GateDecision, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.judge.session import FRESH
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

@@ -175,7 +175,7 @@ def test_after_a_policy_change_an_alert_still_names_the_policy_that_made_it(tmp_
     with closing(World(tmp_path, stored=True)) as world:
         with full_outbox(world), pytest.raises(SinkError):
             world.gate.observe(told())
-        world.gate.use(world.gate.guard.engine_for(Policy(rules=(), version="v2")))
+        world.gate.use(world.gate.guard.judge_for(Policy(rules=(), version="v2")))
         world.gate.tell_left()
         assert [alert.policy_version for alert in world.sent] == ["v1"]
 

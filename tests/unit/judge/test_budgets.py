@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
-from stream_guard.judge.table import SessionTable
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -26,9 +25,9 @@ PLAIN = POLICY.replace("max_out_of_orderness: 1h, ", "")
 REGISTRY = build_registry()
 
 
-def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> SessionTable:
+def open_(policy: str, counts: Counts, store: MemoryStore, **limits: int) -> Judge:
     loaded = load_policy(policy, REGISTRY, file="p.yaml")
-    return open_table(loaded, counts, SessionLimits(**limits), store, mode="stream")
+    return Judge(loaded, SessionLimits(**limits), mode="stream", store=store, counts=counts)
 
 
 def mail(number: int, time: float | None, size: int = 1000, **more: Any) -> ToolCall:
@@ -42,14 +41,14 @@ def test_what_is_held_back_beyond_the_budget_is_judged_at_once(stamped: bool, re
     counts, store, out = Counts(), MemoryStore(), list[Finding]()
     table = open_(POLICY, counts, store, max_buffered_bytes=5000)
     for number in range(20):
-        table.feed(mail(number, 100.0 + number if stamped or not number else None), out)
+        out += table.feed(mail(number, 100.0 + number if stamped or not number else None)).findings
         if restart:
             table.commit()
             counts.sessions = 0
             table = open_(POLICY, counts, store, max_buffered_bytes=5000)
     assert counts.evictions["buffered_events"] == 16
     assert len(out) == 13  # of sixteen that were judged
-    table.end_all(out)
+    out += table.end()
     assert len(out) == 17
     assert counts.evictions["buffered_events"] == 16
 
@@ -59,8 +58,8 @@ def test_no_budget_loses_an_event(told: list[tuple[float, int]], most: int) -> N
     counts, out = Counts(), list[Finding]()
     table = open_(POLICY, counts, MemoryStore(), max_buffered_bytes=most)
     for number, (time, size) in enumerate(told):
-        table.feed(mail(number, 1000.0 + time, size), out)
-    table.end_all(out)
+        out += table.feed(mail(number, 1000.0 + time, size)).findings
+    out += table.end()
     assert counts.events[ToolCall] == len(told)
     assert len(out) == max(0, len(told) - 3)
 
@@ -69,8 +68,8 @@ def test_within_the_budget_events_are_judged_in_their_order() -> None:
     counts, out = Counts(), list[Finding]()
     table = open_(POLICY, counts, MemoryStore(), max_buffered_bytes=10_000)
     for number, time in enumerate((130.0, 100.0, 120.0, 110.0)):
-        table.feed(mail(number, time), out)
-    table.end_all(out)
+        out += table.feed(mail(number, time)).findings
+    out += table.end()
     assert [finding.event_id for finding in out] == ["e0"]
     assert not counts.evictions
 
@@ -79,14 +78,14 @@ def test_a_session_that_is_too_large_forgets_its_oldest_open_calls_and_no_count(
     counts, store, out = Counts(), MemoryStore(), list[Finding]()
     table = open_(PLAIN, counts, store, max_session_bytes=20_000)
     for number in range(8):
-        table.feed(mail(number, 100.0 + number, 1, call_id=f"{number}" * 5000), out)
+        out += table.feed(mail(number, 100.0 + number, 1, call_id=f"{number}" * 5000)).findings
     table.commit()
     assert counts.evictions == {"open_calls": 6}
     assert len(store.get("s") or b"") <= 20_000
     found = len(out)
-    table.feed(mail(9, 200.0), out)
+    out += table.feed(mail(9, 200.0)).findings
     assert len(out) == found + 1  # it still counts
-    table.feed(mail(10, 201.0, 1, call_id="7" * 5000), out)
+    out += table.feed(mail(10, 201.0, 1, call_id="7" * 5000)).findings
     assert counts.merged_calls == 1  # the latest is still open
 
 
@@ -94,11 +93,11 @@ def test_a_session_that_is_too_large_without_open_calls_is_closed_counted_and_to
     counts, store, out = Counts(), MemoryStore(), list[Finding]()
     table = open_(PLAIN, counts, store, max_session_bytes=2000)
     for number in range(4):
-        table.feed(mail(number, 100.0 + number, run_id="r" * 5000), out)
+        out += table.feed(mail(number, 100.0 + number, run_id="r" * 5000)).findings
     table.commit()
     counts.sessions = 0
     again = open_(PLAIN, counts, store, max_session_bytes=2000)
-    again.feed(mail(5, 110.0), out)
+    out += again.feed(mail(5, 110.0)).findings
     assert [finding.kind for finding in table.take_unwritable()] == ["stream_guard_unwritable_session"]
     assert len(out) == 1  # what it counted is gone
     assert counts.evictions["session_bytes"] == 1

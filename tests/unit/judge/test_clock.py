@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.stores import MemoryStore
@@ -74,8 +73,7 @@ class Stream:
         self.open()
 
     def open(self) -> None:
-        engine = Engine(self.policy, self.counts, mode="stream")
-        self.table = SessionTable(engine, self.store, self.counts, clock=self.clock)
+        self.table = Judge(self.policy, mode="stream", store=self.store, counts=self.counts, clock=self.clock)
 
     def restart(self) -> None:
         self.table.commit()
@@ -88,7 +86,7 @@ class Stream:
         event: Event = ToolCall(
             session_id=session, event_id=f"e{self.seen}", time=time, tool=tool, args={"n": self.seen}, agent="bot"
         )
-        self.table.feed(event, out)
+        out += self.table.feed(event).findings
         return [finding.rule_id for finding in out]
 
 
@@ -117,7 +115,7 @@ def test_a_clock_at_1970_resets_no_count(key: str, restart: bool, first: str) ->
         """Let others move the clock, some seconds and again."""
         for number in range(3):
             stamp = WALL - 9000 + seconds + number
-            stream.table.feed(ToolCall(session_id="other", time=stamp, tool="look", agent="other"), [])
+            stream.table.feed(ToolCall(session_id="other", time=stamp, tool="look", agent="other"))
         if restart:
             stream.restart()
 
@@ -191,7 +189,7 @@ def test_an_end_from_the_future_fires_no_deadline_early() -> None:
     stream = Stream()
     stream.feed("s", 100.0)
     out: list[Finding] = []
-    stream.table.feed(SessionEnd(session_id="s", event_id="end", time=WALL * 5), out)
+    out += stream.table.feed(SessionEnd(session_id="s", event_id="end", time=WALL * 5)).findings
     assert stream.counts.closed["closed"] == 1
     assert stream.counts.disbelieved_times == 1
 

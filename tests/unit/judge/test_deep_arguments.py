@@ -11,10 +11,10 @@ import pytest
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.content import UNREADABLE
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Event, Finding, ToolCall, ToolResult, Turn
 from stream_guard.judge.rule import Mode
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import CheckpointStore
 from stream_guard.testing import rule_spec
@@ -44,17 +44,17 @@ def itself() -> dict[str, Any]:
     return value
 
 
-SessionTable: TypeAlias = Callable[[Counts, list[Event]], list[Finding]]
+JudgeBy: TypeAlias = Callable[[Counts, list[Event]], list[Finding]]
 
 
-def by_table(mode: Mode) -> SessionTable:
+def by_table(mode: Mode) -> JudgeBy:
     def judge(counts: Counts, events: list[Event]) -> list[Finding]:
         found: list[Finding] = []
-        table = open_table(POLICY, counts, mode=mode)
+        table = Judge(POLICY, mode=mode, counts=counts)
         for event in events:
-            table.feed(event, found)
+            found += table.feed(event).findings
         table.commit()
-        table.end_all(found)
+        found += table.end()
         return found
 
     return judge
@@ -65,7 +65,7 @@ def by_guard(counts: Counts, events: list[Event]) -> list[Finding]:
     return [finding for event in events for finding in guard.observe(event)]
 
 
-MODES: dict[str, SessionTable] = {
+MODES: dict[str, JudgeBy] = {
     "inline": by_guard,
     "stream": by_table("stream"),
     "batch": by_table("batch"),

@@ -11,10 +11,8 @@ import stream_guard as sg
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.conditions import Condition
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.judge.rows import pack
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.convert import to_native
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -154,8 +152,8 @@ def test_the_gate_stops_what_the_stream_reports_and_a_restart_changes_nothing() 
     store, found = MemoryStore(), list[Finding]()
     for event in events(STRANGE):
         counts = Counts()
-        table = SessionTable(Engine(policy, counts, mode="stream"), store, counts)
-        table.feed(event, found)
+        table = Judge(policy, mode="stream", store=store, counts=counts)
+        found += table.feed(event).findings
         table.commit()
     assert [finding.alert_id for finding in found] == batch
 
@@ -163,25 +161,24 @@ def test_the_gate_stops_what_the_stream_reports_and_a_restart_changes_nothing() 
 def test_a_redelivered_event_is_known_although_it_was_shown_with_labels() -> None:
     trace = events(STRANGE[1:])
     counts = Counts()
-    table = SessionTable(Engine(policy_of(READS, SENDS), counts), MemoryStore(), counts)
+    table = Judge(policy_of(READS, SENDS), mode="stream", store=MemoryStore(), counts=counts)
     found: list[Finding] = []
     for event in [*trace, events(STRANGE[1:])[-1]]:
-        table.feed(event, found)
+        found += table.feed(event).findings
     assert counts.duplicate_events == 1
     assert trace[-1].labels == {}, "the event itself stays as it came"
 
 
 def test_a_session_with_labels_is_hardly_larger() -> None:
     counts = Counts()
-    engine = Engine(policy_of(READS, SENDS), counts)
-    table = SessionTable(engine, MemoryStore(), counts)
-    sizes = []
+    judge = Judge(policy_of(READS, SENDS), counts=counts)
+    sizes: list[int] = []
     for event in events([{"call": "look"}, *STRANGE * 50]):
-        table.feed(event, [])
-        session = table.copy_of(event.session_id)
+        judge.feed(event)
+        session = judge._kept.find(event.session_id)
         assert session is not None
         sizes.append(len(session.memory))
-        assert pack(session, engine)
+        judge.commit()
     assert max(sizes) == 1
 
 

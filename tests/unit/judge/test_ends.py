@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
 from stream_guard.judge.rule import Mode
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -44,10 +43,8 @@ class Run:
         self.open()
 
     def open(self) -> None:
-        engine = Engine(self.policy, self.counts, mode=self.mode)
         clock = SharedClock(lambda: WALL, quorum=QUORUM)
-        shared = self.mode == "stream"
-        self.table = SessionTable(engine, self.store, self.counts, self.limits, shared_clock=shared, clock=clock)
+        self.table = Judge(self.policy, self.limits, mode=self.mode, store=self.store, counts=self.counts, clock=clock)
 
     def tell(self, what: str, time: float | None = None, session: str = "s") -> None:
         self.told += 1
@@ -60,7 +57,7 @@ class Run:
         if what.startswith("end"):
             agent = what.partition(" ")[2] or "bot"
             event = SessionEnd(session_id=session, event_id=f"e{self.told}", time=time, agent=agent)
-        self.table.feed(event, self.found)
+        self.found += self.table.feed(event).findings
 
     def rules(self) -> list[str]:
         return [finding.rule_id for finding in self.found]
@@ -81,7 +78,7 @@ def test_an_agent_resets_no_limit_by_ending_its_own_session(
         run.tell("end", time)
         if restart:
             run.tell("restart")
-    run.table.end_all(run.found)
+    run.found += run.table.end()
     assert run.rules().count("max") == 2
     assert run.counts.disbelieved_ends > 0
     assert "must" in run.rules()  # the end was judged
@@ -128,7 +125,7 @@ def test_by_default_nobody_resets_a_limit_whatever_name_the_end_bears(name: str)
     for number in range(4):
         run.tell("mail", START + number)
         event = SessionEnd(session_id="s", event_id=f"end{number}", time=START + number, agent=name)
-        run.table.feed(event, run.found)
+        run.found += run.table.feed(event).findings
     assert run.rules().count("max") == 1
 
 
@@ -137,7 +134,7 @@ def test_a_redelivered_end_wakes_nobody() -> None:
     run.tell("mail", START)
     again = SessionEnd(session_id="s", event_id="end", time=START + 1, agent="bot")
     for _ in range(3):
-        run.table.feed(again, run.found)
+        run.found += run.table.feed(again).findings
     assert run.rules() == ["must"]
     assert (run.counts.duplicate_events, run.counts.disbelieved_ends, run.counts.sessions) == (2, 0, 0)
 
@@ -169,13 +166,13 @@ def test_ended_sessions_keep_digests_and_know_their_events() -> None:
         call = ToolCall(session_id=name, event_id="e", time=START, tool="mail", agent="bot", args={"to": name})
         events += [call, SessionEnd(session_id=name, event_id="end", time=START + 1, agent="bot")]
     for event in events:
-        run.table.feed(event, run.found)
+        run.found += run.table.feed(event).findings
     assert {type(run.table._touched[f"s{number}"].lasting.ids.content("e")) for number in range(50)} == {int}
     for event in events:
-        run.table.feed(event, run.found)
+        run.found += run.table.feed(event).findings
     assert run.counts.duplicate_events == 100
     other = ToolCall(session_id="s0", event_id="e", time=START, tool="mail", agent="bot", args={"to": "another"})
-    run.table.feed(other, run.found)
+    run.found += run.table.feed(other).findings
     assert run.counts.changed_events == 1
 
 

@@ -9,11 +9,10 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
+from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
-from stream_guard.pipeline import open_table
 from stream_guard.running.batch import evaluate
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, find, one_rule_policy, rule_spec, run_rule
@@ -125,8 +124,8 @@ def test_what_a_gate_remembers_survives_a_restart() -> None:
     policy, store, found = one_rule_policy(EveryCall, {}, when=GATE), MemoryStore(), list[Finding]()
     for event in events([ask(900), {"call": "a"}]):
         counts = Counts()
-        table = SessionTable(Engine(policy, counts), store, counts)
-        table.feed(event, found)
+        table = Judge(policy, mode="stream", store=store, counts=counts)
+        found += table.feed(event).findings
         table.commit()
     assert [finding.detail for finding in found] == ["a 1"]
 
@@ -147,12 +146,12 @@ def test_a_result_reaches_the_state_of_its_calls_key(restart: bool) -> None:
     policy, store, found = one_rule_policy(Results, {}, key=("session", "args.to.0")), MemoryStore(), list[Finding]()
     trace = [{"call": "quiet", "id": "1", "args": {"to": ["x"]}}, {"call": "quiet", "id": "2", "args": {"to": ["x"]}}]
     counts = Counts()
-    table = SessionTable(Engine(policy, counts), store, counts)
+    table = Judge(policy, mode="stream", store=store, counts=counts)
     for event in events([*trace, {"result": "quiet", "id": "1"}]):
         if restart:
             table.commit()
-            table = SessionTable(Engine(policy, counts), store, counts)
-        table.feed(event, found)
+            table = Judge(policy, mode="stream", store=store, counts=counts)
+        found += table.feed(event).findings
     assert [finding.detail for finding in found] == ["quiet after 2"]
 
 
@@ -172,10 +171,10 @@ def test_a_key_without_session_spans_sessions() -> None:
 
 def test_states_are_bounded_by_forgetting_the_oldest_keyed_one() -> None:
     policy, counts = one_rule_policy(EveryCall, {}, key=("session", "args.n")), Counts()
-    table = SessionTable(Engine(policy, counts, max_states=2), MemoryStore(), counts)
+    table = Judge(policy, Limits(max_states=2), mode="stream", counts=counts)
     found: list[Finding] = []
     for event in events([{"call": "a", "args": {"n": n}} for n in (1, 2, 3, 1)]):
-        table.feed(event, found)
+        found += table.feed(event).findings
     # What it knew of the first key is gone, so its next hit there is none; the end is judged of what is left.
     assert [finding.detail for finding in found] == ["a 1"] * 3
     assert counts.evictions["states"] == 2
@@ -227,9 +226,9 @@ def test_an_edited_rule_does_not_read_the_old_ones_memory() -> None:
     gates: list[Any] = [None, []]
     for number, when in enumerate(gates):
         policy = one_rule_policy(EveryCall, {}, when=when)
-        table = SessionTable(Engine(policy, counts), store, counts)
+        table = Judge(policy, mode="stream", store=store, counts=counts)
         [event] = events([{"call": "a", "event_id": f"e{number}"}])
-        table.feed(event, found)
+        found += table.feed(event).findings
         table.commit()
     assert [finding.detail for finding in found] == ["a 1", "a 1"]
     assert counts.state_resets == 1
@@ -249,9 +248,5 @@ def test_a_kind_runs_only_in_its_modes(mode: Any) -> None:
 
         modes = frozenset(("batch",))
 
-    engine = Engine(one_rule_policy(OnlyBatch, {}), mode=mode)
-    assert bool(engine.local.bounds) is (mode == "batch")
-
-
-def test_batch_uses_the_rules_that_run_in_batch() -> None:
-    assert open_table(one_rule_policy(EveryCall, {})).engine.local.bounds
+    judge = Judge(one_rule_policy(OnlyBatch, {}), mode=mode)
+    assert bool(judge.feed(sg.ToolCall(session_id="s", tool="a")).findings) is (mode == "batch")

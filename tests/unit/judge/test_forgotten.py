@@ -13,11 +13,11 @@ from stream_guard.judge import forgotten
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import ForgottenSessions
 from stream_guard.judge.identity import share_of, tenant_session
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.kept import TenantShares
 from stream_guard.judge.model import Action, Decision, Finding, ToolCall, ToolResult, UserMessage
 from stream_guard.judge.rule import Mode
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -266,11 +266,12 @@ def test_an_ended_session_stays_ended_however_many_ended_since() -> None:
 @pytest.mark.parametrize("mode", ["stream", "batch"])
 def test_on_a_stream_a_session_that_was_evicted_is_counted_as_not_judged(mode: Mode) -> None:
     counts = Counts()
-    table = open_table(policy_of(CAP), counts, FEW, mode=mode)
+    table = Judge(policy_of(CAP), FEW, mode=mode, counts=counts)
     found: list[Finding] = []
 
     def call(session: str, number: int) -> None:
-        table.feed(ToolCall(session_id=session, event_id=f"e{number}", time=1000.0 + number, tool="mail"), found)
+        call = ToolCall(session_id=session, event_id=f"e{number}", time=1000.0 + number, tool="mail")
+        found.extend(table.feed(call).findings)
 
     call("victim", 0)
     for number in range(30):

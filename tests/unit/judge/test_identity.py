@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import content_digest, content_of
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.judge.table import SessionTable
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -32,7 +31,7 @@ class Stream:
         self.open()
 
     def open(self) -> None:
-        self.table = SessionTable(Engine(POLICY, self.counts), self.store, self.counts, self.limits)
+        self.table = Judge(POLICY, self.limits, mode="stream", store=self.store, counts=self.counts)
 
     def restart(self) -> None:
         self.table.commit()
@@ -41,7 +40,7 @@ class Stream:
     def call(self, event_id: str, tool: str, time: float = 0.0, amount: int = 0) -> list[str]:
         out: list[Finding] = []
         call = ToolCall(session_id="s", event_id=event_id, tool=tool, time=time, args={"amount": amount})
-        self.table.feed(call, out)
+        out += self.table.feed(call).findings
         return [finding.event_id for finding in out]
 
 
@@ -96,13 +95,13 @@ def test_a_call_that_was_made_to_collide_with_another_is_judged() -> None:
     )
     for restart in (False, True):
         stream, found = Stream(), list[Finding]()
-        stream.table.feed(first, found)
+        found += stream.table.feed(first).findings
         if restart:
             stream.restart()
-        stream.table.feed(second, found)
+        found += stream.table.feed(second).findings
         assert len(found) == 2
-        stream.table.feed(first, found)
-        stream.table.feed(second, found)
+        found += stream.table.feed(first).findings
+        found += stream.table.feed(second).findings
         assert (len(found), stream.counts.duplicate_events) == (2, 2)
 
 
@@ -134,14 +133,14 @@ def test_early_and_late_events_of_a_long_session_are_told_from_others_of_their_i
 def test_arguments_that_are_read_from_text_make_no_other_event(args: str) -> None:
     stream = Stream()
     for _ in range(2):
-        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args))
     assert (stream.counts.changed_events, stream.counts.duplicate_events) == (0, 1)
 
 
 def test_contested_text_is_not_what_one_reader_takes_from_it() -> None:
     stream = Stream()
     for args in ('{"a": 1, "a": 2}', {"a": 2}):
-        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args), [])
+        stream.table.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", args=args))
     assert (stream.counts.changed_events, stream.counts.duplicate_events) == (1, 0)
 
 
@@ -155,7 +154,7 @@ def test_what_is_stamped_on_an_event_is_no_content() -> None:
     before = [content_digest(event) for event in told]
     stream, out = Stream(), list[Finding]()
     for event in told:
-        stream.table.feed(event, out)
+        out += stream.table.feed(event).findings
     assert [content_digest(event) for event in told] == before
     assert len(set(before)) == len(before)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, Turn
-from stream_guard.pipeline import open_table
 from stream_guard.registry import build_registry
 from stream_guard.testing import one_rule_policy, run_rule
 
@@ -68,9 +68,9 @@ def test_an_event_without_what_a_kind_needs_is_no_pass(
 @pytest.mark.parametrize(("kind", "params", "hits"), [("must_have_text", {}, 1), ("forbidden_text", _SECRET, 0)])
 def test_a_turn_without_content_may_be_wrong_but_never_right(kind: str, params: dict[str, Any], hits: int) -> None:
     counts, found = Counts(), list[Finding]()
-    table = open_table(one_rule_policy(KINDS[kind], params), counts)
-    table.feed(Turn(session_id="s", event_id="1", response={"stop_reason": "end_turn"}), found)
-    table.end_all(found)
+    table = Judge(one_rule_policy(KINDS[kind], params), counts=counts)
+    found += table.feed(Turn(session_id="s", event_id="1", response={"stop_reason": "end_turn"})).findings
+    found += table.end()
     assert (len(found), counts.total("unevaluable")) == (hits, 1 - hits)
 
 

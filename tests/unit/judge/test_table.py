@@ -10,10 +10,9 @@ import pytest
 import stream_guard as sg
 from stream_guard.errors import DecodeError
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, ToolCall
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, rule_spec
@@ -74,8 +73,8 @@ class Table:
     def __init__(self, *, shared_clock: bool = True, late: float = 0.0, limits: SessionLimits | None = None) -> None:
         policy = Policy(rules=(rule_spec(AnswerWithin, {}),), version="t", idle=1800, max_out_of_orderness=late)
         self.counts, self.store, self.policy = Counts(), MemoryStore(), policy
-        self.table = SessionTable(
-            Engine(policy, self.counts), self.store, self.counts, limits, shared_clock=shared_clock
+        self.table = Judge(
+            policy, limits, mode="stream" if shared_clock else "batch", store=self.store, counts=self.counts
         )
         self.fed = 0
 
@@ -85,12 +84,11 @@ class Table:
         for item in trace:
             self.fed += 1
             [event] = events([{"event_id": f"e{self.fed}", **item}], item.get("session", "s"))
-            self.table.feed(event, found)
+            found += self.table.feed(event).findings
         return [f"{finding.session_id}: {finding.detail}" for finding in found]
 
     def end_all(self) -> list[str]:
-        found: list[Finding] = []
-        self.table.end_all(found)
+        found = self.table.end()
         return [f"{finding.session_id}: {finding.detail}" for finding in found]
 
 
@@ -191,9 +189,9 @@ def test_buffered_events_survive_a_restart() -> None:
     table = Table(late=5)
     table.feed([{"call": "ask", "at": 100}])
     table.table.commit()
-    again = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, shared_clock=False)
+    again = Judge(table.policy, store=table.store, counts=table.counts)
     found: list[Finding] = []
-    again.end_all(found)
+    found += again.end()
     assert [finding.detail for finding in found] == ["no answer by 160", "end end_of_input at 1900.0, asked 1"]
 
 
@@ -201,9 +199,9 @@ def test_deadlines_survive_a_restart() -> None:
     table = Table()
     table.feed([{"call": "ask", "at": 100}])
     table.table.commit()
-    again = SessionTable(Engine(table.policy, table.counts), table.store, table.counts)
+    again = Judge(table.policy, mode="stream", store=table.store, counts=table.counts)
     found: list[Finding] = []
-    again.advance(160, found)
+    found += again.advance(160)
     assert [finding.detail for finding in found] == ["no answer by 160"]
 
 
@@ -250,25 +248,25 @@ def test_no_more_leave_than_make_room_for_some_new_ones() -> None:
 @pytest.mark.parametrize("session_id", ["", "\x00agent\x00x"])
 def test_an_event_that_can_belong_to_no_session_is_refused(session_id: str) -> None:
     with pytest.raises(DecodeError, match="session_id"):
-        Table().table.feed(ToolCall(session_id=session_id, tool="x"), [])
+        Table().table.feed(ToolCall(session_id=session_id, tool="x"))
 
 
 def test_the_duplicate_window_is_bounded() -> None:
     table = Table(limits=SessionLimits(duplicate_window=4))
     for name in ("a", "b", "c", "d", "e", "a"):
-        table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
+        table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"))
     assert table.counts.duplicate_events == 0
-    table.table.feed(ToolCall(session_id="s", event_id="e", tool="x"), [])
+    table.table.feed(ToolCall(session_id="s", event_id="e", tool="x"))
     assert table.counts.duplicate_events == 1
 
 
 def test_a_restart_forgets_no_event_id() -> None:
     table = Table(limits=SessionLimits(duplicate_window=4))
     for name in ("a", "b", "c", "c"):
-        table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"), [])
+        table.table.feed(ToolCall(session_id="s", event_id=name, tool="x"))
         table.table.commit()
-        table.table = SessionTable(Engine(table.policy, table.counts), table.store, table.counts, table.table.limits)
-    table.table.feed(ToolCall(session_id="s", event_id="a", tool="x"), [])
+        table.table = Judge(table.policy, table.table.limits, mode="stream", store=table.store, counts=table.counts)
+    table.table.feed(ToolCall(session_id="s", event_id="a", tool="x"))
     assert table.counts.duplicate_events == 2
 
 
@@ -283,11 +281,11 @@ def test_an_event_without_a_time_stays_behind_the_buffered_ones_before_it(restar
         {"call": "d"},
         {"call": "e", "at": 102},
     ]
-    table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
+    table = Judge(policy, store=store, counts=counts)
     for event in events(trace, "s"):
-        table.feed(event, found)
+        found += table.feed(event).findings
         if restarts:
             table.commit()
-            table = SessionTable(Engine(policy, counts), store, counts, shared_clock=False)
-    table.end_all(found)
+            table = Judge(policy, store=store, counts=counts)
+    found += table.end()
     assert [finding.detail for finding in found] == ["abcde"]

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding, Header
 from stream_guard.judge.rule import Mode
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.testing import events, one_rule_policy
@@ -59,11 +59,11 @@ class Recorder(sg.Rule[sg.Params, Log]):
 
 def seen(trace: Sequence[Any], counts: Counts | None = None, **engine: Any) -> list[str]:
     """What the recorder saw, one list for each of its states."""
-    table = open_table(one_rule_policy(Recorder, {}, **engine), counts)
+    table = Judge(one_rule_policy(Recorder, {}, **engine), counts=counts)
     found: list[Finding] = []
     for event in events(trace):
-        table.feed(event, found)
-    table.end_all(found)
+        found += table.feed(event).findings
+    found += table.end()
     return [numbered(finding.detail) for finding in found]
 
 
@@ -120,12 +120,12 @@ LARGE = '{id: large, kind: no_call, params: {tool: pay}, when: {path: tool.args.
 
 def found(trace: Sequence[Any], *rules: str, mode: Mode = "stream", restart: bool = False) -> list[str]:
     policy = load_policy("rules:\n" + "".join(f"  - {rule}\n" for rule in rules), REGISTRY, file="p.yaml")
-    table, out = open_table(policy, mode=mode), list[Finding]()
+    table, out = Judge(policy, mode=mode), list[Finding]()
     for told in events(trace):
         bare = isinstance(told, sg.ToolCall) and not told.args
-        table.feed(replace(told, args=None) if bare else told, out)
+        out += table.feed(replace(told, args=None) if bare else told).findings
         if restart:
-            table.use(table.engine)
+            table.use(policy)
     return [finding.rule_id for finding in out]
 
 
@@ -317,7 +317,7 @@ def test_a_call_that_a_turn_announces_has_everything_else_from_the_turn() -> Non
         def on_tool_call(self, call: sg.ToolCall, state: sg.NoState) -> None:
             kept.append(call)
 
-    open_table(one_rule_policy(Keeper, {})).feed(sg.Turn(response={"content": content}, **given), [])
+    Judge(one_rule_policy(Keeper, {})).feed(sg.Turn(response={"content": content}, **given))
     (call,) = kept
     assert {field: getattr(call, field) for field in given} == given | {"event_id": "e/0"}
     assert (call.tool, call.call_id, call.args, call.parse_error, call.index) == ("look", "c", "{not json", True, 0)

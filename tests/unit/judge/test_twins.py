@@ -150,7 +150,7 @@ def test_a_twin_that_has_seen_what_its_rule_has_keeps_no_state() -> None:
     guard = Guard(policy("max_calls", {"tool": "pay", "n": 9}, when=condition("amount", ">", 0)))
     for call in calls({"amount": "-1"}, {"amount": 5}, {"amount": "x"}):
         guard.check(call)
-    assert len(guard._table.states_of("s")) == 1
+    assert len(guard._judge.states_of("s")) == 1
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_no_list_of_tools_fills_the_memory() -> None:
     many = [{"name": f"tool{n}", "parameters": TEXT} for n in range(500)]
     huge = {"name": "pay", "parameters": {**TEXT, "description": "x" * 100_000}}
     guard.observe(sg.Turn(session_id="s", event_id="t", request={"tools": [huge, None, 3, {"function": 4}, *many]}))
-    session = guard._table._kept.find("s")
+    session = guard._judge._kept.find("s")
     assert session is not None
     assert session.lasting.catalogue is not None
     assert (len(session.lasting.catalogue), session.lasting.catalogue["pay"]) == (64, None)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.pipeline import open_table
 from stream_guard.registry import build_registry
 from stream_guard.testing import events, one_rule_policy
 
@@ -22,10 +22,10 @@ ANSWER = {"turn": "Shall I?", "at": 5}
 def judged(kind: str, params: dict[str, Any], trace: list[dict[str, Any]]) -> tuple[int, bool]:
     """Return how many findings there are, and whether an event could not be judged."""
     counts, found = Counts(), list[Finding]()
-    table = open_table(one_rule_policy(KINDS[kind], params), counts)
+    table = Judge(one_rule_policy(KINDS[kind], params), counts=counts)
     for event in events(trace):
-        table.feed(event, found)
-    table.end_all(found)
+        found += table.feed(event).findings
+    found += table.end()
     return len(found), bool(counts.total("unevaluable"))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stream_guard.guard.inline import Guard
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Event, Finding, ToolCall, Turn
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.testing import rule_spec
 from tests.frameworks.world import KINDS
 
@@ -45,9 +45,9 @@ def test_no_call_of_such_a_run_passes_in_any_mode(
     asked = [finding.alert_id for answer in answers for finding in answer.findings]
     for mode in ("stream", "batch"):
         found: list[Finding] = []
-        table = open_table(policy, mode=mode)
+        table = Judge(policy, mode=mode)
         for one in calls:
-            table.feed(one, found)
+            found += table.feed(one).findings
         assert [finding.alert_id for finding in found] == asked
     assert len(asked) == 2
 

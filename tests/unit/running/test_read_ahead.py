@@ -7,8 +7,9 @@ import json
 import pytest
 
 from stream_guard.decoding.places import RecordPlaces
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Finding
-from stream_guard.pipeline import Pipeline, open_table
+from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
@@ -56,7 +57,7 @@ def records(count: int = 50) -> list[Record]:
 
 
 def pipeline(letters: Letters, places: RecordPlaces | None) -> Pipeline:
-    return Pipeline(REGISTRY.decoders["native"](), open_table(POLICY), letters, places)
+    return Pipeline(REGISTRY.decoders["native"](), Judge(POLICY), letters, places)
 
 
 @pytest.mark.parametrize("located", [True, False])

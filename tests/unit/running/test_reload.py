@@ -16,10 +16,9 @@ from stream_guard.asking.judged_alerts import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import PolicyError
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.fold import Engine
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Alert, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.table import SessionTable
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
@@ -211,23 +210,23 @@ class Swapped:
 
     def __init__(self, policy: Policy) -> None:
         self.counts = Counts()
-        self.table = SessionTable(Engine(policy, self.counts), MemoryStore(), self.counts)
+        self.table = Judge(policy, mode="stream", store=MemoryStore(), counts=self.counts)
         self.fed = 0
 
     def use(self, policy: Policy) -> None:
-        self.table.use(Engine(policy, self.counts))
+        self.table.use(policy)
 
     def feed(self, *trace: dict[str, Any]) -> list[str]:
         found: list[Finding] = []
         for item in trace:
             self.fed += 1
             [event] = events([{"event_id": f"e{self.fed}", **item}], item.get("session", "s"))
-            self.table.feed(event, found)
+            found += self.table.feed(event).findings
         return [finding.rule_id for finding in found]
 
     def end(self) -> list[str]:
         found: list[Finding] = []
-        self.table.end_all(found)
+        found += self.table.end()
         return [finding.rule_id for finding in found]
 
 
@@ -349,12 +348,12 @@ class Sent:
 
 def run(file: Path, steps: list[bytes | Callable[[], None]]) -> tuple[list[Alert], Counts]:
     reloading, counts, sink = ReloadingPolicy(file, REGISTRY), Counts(), Sent()
-    table = SessionTable(Engine(reloading.current, counts, mode="stream"), MemoryStore(), counts)
+    judge = Judge(reloading.current, mode="stream", store=MemoryStore(), counts=counts)
     letters = DeadLetters(None, counts, format_name="native")
     runner = EmbeddedRunner(
         source=Lines(steps),
-        pipeline=Pipeline(REGISTRY.decoders["native"](), table, letters),
-        table=table,
+        pipeline=Pipeline(REGISTRY.decoders["native"](), judge, letters),
+        judge=judge,
         alerts=JudgedAlerts(Delivery({"list": sink}, counts)),
         dead_letters=letters,
     )

@@ -23,9 +23,9 @@ from stream_guard.decoding.wrapping import WrappedDecoder
 from stream_guard.demo.sessions import sample_events
 from stream_guard.errors import SettingsError, SourceError
 from stream_guard.judge.counts import Counts
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding
 from stream_guard.judge.spec import Policy
-from stream_guard.pipeline import open_table
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Decoder, Record
 from stream_guard.registry import build_registry
@@ -113,7 +113,7 @@ class Parts:
         return ShareReader(
             ListSource(self.lines, at),
             EventSelection(REGISTRY.decoders["native"](), Share(number, len(self.stores)), span),
-            open_table(self.policy, counts, self.limits, store),
+            Judge(self.policy, self.limits, store=store, counts=counts),
             progress=store,
         )
 
@@ -198,7 +198,7 @@ def test_a_share_decodes_no_records_that_are_certainly_of_others(tmp_path: Path,
     for number in range(2):
         decoder = CountingDecoder(REGISTRY.decoders[form]())
         source = ChainedSource([partial(open_source, str(file)) for file in files])
-        table = open_table(POLICY, Counts(), without_eviction(SessionLimits()))
+        table = Judge(POLICY, without_eviction(SessionLimits()))
         reader = ShareReader(source, EventSelection(decoder, Share(number, 2)), table)
         batches = [reader.advance(10**6), reader.finish()]
         decoded += decoder.decoded
