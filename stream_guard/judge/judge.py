@@ -204,9 +204,16 @@ class Judge:
     def _load(self, session_id: str, event: Event, out: Findings) -> Session:
         """Load or create a session, or the state of a key value, and evict another one beyond the limit."""
         session = self._kept.load(session_id, event)
+        if self._kept.unwritable:
+            self._tell_unwritable(out)
         if self._kept.is_crowded():
             self._make_space(session_id, event, out)
         return session
+
+    def _tell_unwritable(self, out: Findings) -> None:
+        """Tell of the sessions that were closed because no row can hold them, once each."""
+        out += self._kept.unwritable
+        self._kept.unwritable = []
 
     def _rename(self, event: Event, session: Session, content: int) -> Event:
         """Return an event under an id of its own: the one that it came with stands for something else."""
@@ -547,6 +554,8 @@ class Judge:
 
     def _advance(self, watermark: float, out: Findings) -> None:
         self.watermark = watermark
+        if self._kept.unwritable:
+            self._tell_unwritable(out)
         while (session_id := self._kept.deadlines.pop(watermark)) is not None:
             session = self._kept.find(session_id)
             if session is None:
@@ -616,6 +625,7 @@ class Judge:
 
     def _end_all(self, out: Findings) -> None:
         """End every open session, sorted by id, then every value of a key across sessions."""
+        self._tell_unwritable(out)
         for are_keys in (False, True):  # what waits in a session may be the last event of a key
             for session_id in sorted(one for one in self._kept.ids() if (one[0] == RESERVED) is are_keys):
                 self._release(self._touched.get(session_id) or self._kept.load(session_id), inf, out)
@@ -867,11 +877,6 @@ class Judge:
         self._rows.take_changes()
         self.counts.sessions = 0
         self._open(self._engine)
-
-    def take_unwritable(self) -> list[Finding]:
-        """Return the findings that sessions were closed because no row can hold them, once each."""
-        found, self._kept.unwritable = self._kept.unwritable, []
-        return found
 
 
 class _Rows:

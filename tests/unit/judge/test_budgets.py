@@ -98,6 +98,7 @@ def test_a_session_that_is_too_large_without_open_calls_is_closed_counted_and_to
     counts.sessions = 0
     again = open_(PLAIN, counts, store, max_session_bytes=2000)
     out += again.feed(mail(5, 110.0)).findings
-    assert [finding.kind for finding in table.take_unwritable()] == ["stream_guard_unwritable_session"]
+    assert [finding.kind for finding in table.advance(111.0)] == ["stream_guard_unwritable_session"]
     assert len(out) == 1  # what it counted is gone
+    assert table.advance(112.0) == [], "it is told once"
     assert counts.evictions["session_bytes"] == 1
