@@ -205,12 +205,23 @@ def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
 
 
 def _may_open(spec: RuleSpec, agents: Agents) -> Gate | None:
-    """Return the gate with every condition true whose field the source left out; None where there is no such."""
-    if spec.when is None or spec.when.may_hold is None:
+    """Return whether a gate that is closed may be open for all that the source left out; None where it never may."""
+    unsure = [leaf for leaf in spec.when.leaves if leaf.lacks is not None] if spec.when is not None else []
+    if spec.when is None or not unsure:
         return None
-    when, unless = spec.when.may_hold, spec.unless.test if spec.unless is not None else _never
+    when, unless = spec.when, spec.unless.test if spec.unless is not None else _never
     governs = agents.governs(spec.agent) if spec.agent else _always
-    return lambda event, memory: governs(event) and when(event, memory) and not unless(event, memory)
+
+    def may_open(event: Event, memory: Set[int]) -> bool:
+        for leaf in unsure:  # mostly, nothing was left out
+            if leaf.is_unknown(event, memory):
+                break
+        else:
+            return False
+        known = when.judge(event, memory, lambda leaf: leaf.is_unknown(event, memory))
+        return known is not False and governs(event) and not unless(event, memory)
+
+    return may_open
 
 
 def _always(_event: Event) -> bool:

@@ -189,7 +189,6 @@ class Leaf:
         "_holds",
         "_wanted",
         "lacks",
-        "may_hold",
         "op",
         "path",
         "tag",
@@ -215,15 +214,14 @@ class Leaf:
             else (lambda _event, memory: tag in memory)
         )
         # Whether an event leaves out the field it is about; never for a leaf that asks for just that.
-        self.lacks = lacks = None if op == "exists" else self.path.lacks
-        self.unknown_tag = unknown_tag = tag + _UNKNOWN
-        self.may_hold: Test = self.test
-        if lacks is not None:
-            self.may_hold = (
-                (lambda event, memory: lacks(event) or self.test(event, memory))
-                if self.path.when == "event"
-                else (lambda _event, memory: tag in memory or unknown_tag in memory)
-            )
+        self.lacks = None if op == "exists" else self.path.lacks
+        self.unknown_tag = tag + _UNKNOWN
+
+    def is_unknown(self, event: Event, memory: Set[int]) -> bool:
+        """Whether the field that it is about was left out: of the event, or of the turn or message it belongs to."""
+        if self.lacks is None:
+            return False
+        return self.lacks(event) if self.path.when == "event" else self.unknown_tag in memory
 
     def holds(self, event: Event) -> bool:
         """Whether it is true of an event alone."""
@@ -234,20 +232,15 @@ class Leaf:
 
 
 class Condition:
-    """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone.
+    """A tree of leaves. ``test`` uses the engine's memory, ``holds`` looks at one event alone."""
 
-    ``may_hold`` is like ``test``, with the leaves true whose field the source left out; None where no leaf can be such.
-    """
-
-    __slots__ = ("_alone", "leaves", "may_hold", "source", "test", "tree")
+    __slots__ = ("_alone", "leaves", "source", "test", "tree")
 
     def __init__(self, source: Json) -> None:
         self.source = source
         self.leaves: list[Leaf] = []
         self.tree = tree = _parse(source, self.leaves, "")
         self.test: Test = _compile(tree, lambda leaf: leaf.test)
-        unsure = any(leaf.lacks is not None for leaf in self.leaves)
-        self.may_hold: Test | None = _compile(tree, lambda leaf: leaf.may_hold) if unsure else None
         self._alone = _compile(tree, _ask_event_alone)
 
     def holds(self, event: Event) -> bool:

@@ -146,6 +146,4 @@ def _leaf_lacks(leaf: Leaf, event: Event, turns: int, memory: Set[int]) -> str:
         return NO_CONTENT
     if path.text.startswith("tool.args") and is_unreadable(event):
         return UNREADABLE
-    if leaf.lacks is not None and (leaf.lacks(event) if path.when == "event" else leaf.unknown_tag in memory):
-        return NO_FIELD
-    return ""
+    return NO_FIELD if leaf.is_unknown(event, memory) else ""

@@ -92,6 +92,12 @@ def test_a_gate_over_a_field_that_the_turn_leaves_out_is_unevaluable_at_its_call
     assert (found, lacking) == (0, {"a field that its condition reads"})
 
 
+def test_a_denied_condition_over_a_field_that_is_left_out_decides_nothing() -> None:
+    gate = [{"not": {"path": "model", "op": "==", "value": "x"}}, {"path": "stop_reason", "op": "==", "value": "end"}]
+    bare = {"turn": "a", "stop": None, "request": None}
+    assert judge("max_turns", {"n": 0}, [bare], when=gate) == (0, {"a field that its condition reads"})
+
+
 def test_a_gate_that_another_condition_closes_is_no_question() -> None:
     gate = [{"path": "model", "op": "==", "value": "x"}, {"path": "tool.name", "op": "==", "value": "pay"}]
     assert judge("no_call", {"tool": "*"}, [{"turn": "a", "request": None}, {"call": "look"}], when=gate) == (0, set())
