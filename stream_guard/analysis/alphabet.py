@@ -7,7 +7,7 @@ operator, such as an elaborate regular expression, stays out: then fewer traces 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any, Final, TypeAlias
 
@@ -28,22 +28,18 @@ _LONGEST: Final = 200
 _OTHER: Final = "something_else"
 
 
-def alphabet(specs: Sequence[RuleSpec]) -> list[Item]:
-    """Return events that may matter to any of the rules, those that open a gate first."""
-    made: list[Item] = []
-    for spec in specs:
-        settings = [_setting(spec, holds=True), {}, _setting(spec, holds=False)]
-        for setting in settings if spec.when is not None else [{}]:
-            made.extend(_events(spec, specs, setting))
-    unique = {repr(item): item for item in made}
+def alphabet(spec: RuleSpec) -> list[Item]:
+    """Return events that may matter to a rule, those that open its gate first."""
+    settings = [_setting(spec, holds=True), {}, _setting(spec, holds=False)] if spec.when is not None else [{}]
+    unique = {repr(item): item for setting in settings for item in _events(spec, setting)}
     return list(unique.values())
 
 
-def _events(spec: RuleSpec, specs: Sequence[RuleSpec], setting: Item) -> Iterator[Item]:
+def _events(spec: RuleSpec, setting: Item) -> Iterator[Item]:
     handled = events_handled(type(spec.rule))
     header: Item = {key: setting[key] for key in ("labels", "agent", "run") if key in setting}
     turn: Item = {key: setting[key] for key in ("request", "response") if key in setting}
-    tools = [setting["tool"]] if "tool" in setting else _tools(specs)
+    tools = [setting["tool"]] if "tool" in setting else [*_tools_of(spec)[:_MOST_TOOLS], _OTHER]
     if handled & {"tool_call", "tool_result", "decision"}:
         for tool in tools:
             yield {"call": tool, "args": setting.get("args", {}), **header}
@@ -53,31 +49,26 @@ def _events(spec: RuleSpec, specs: Sequence[RuleSpec], setting: Item) -> Iterato
     if "turn" in handled or turn:
         yield from _turns(spec, tools if "turn" in handled else [], {**turn, **header})
     if "user_message" in handled or "user" in setting:
-        for text in (setting.get("user", "please"), *words_of(spec)):
+        for text in (setting.get("user", "please"), *_words_of(spec)):
             yield {"user": text, **header}
 
 
 def _turns(spec: RuleSpec, tools: Sequence[str], given: Item) -> Iterator[Item]:
     yield {"turn": "so", **given}
     yield from ({"turn": None, "calls": [tool], **given} for tool in tools)
-    for word in words_of(spec):
+    for word in _words_of(spec):
         yield {"turn": word, **given}
         if "response" not in given:
             yield {"turn": "so", "stop": word, **given}
 
 
-def tools_of(spec: RuleSpec) -> list[str]:
+def _tools_of(spec: RuleSpec) -> list[str]:
     """Return a name for each tool that the rule speaks of."""
     found = dict.fromkeys(sample for pattern in patterns_in(spec.rule.params) for sample in _samples(pattern))
     tools = spec.rule.tools()
     for name in sorted(tools.exact or ()) if tools is not None else ():
         found[name] = None
     return list(found)
-
-
-def _tools(specs: Iterable[RuleSpec]) -> list[str]:
-    named = dict.fromkeys(name for spec in specs for name in tools_of(spec))
-    return [*list(named)[:_MOST_TOOLS], _OTHER]
 
 
 def patterns_in(value: object) -> Iterator[ToolPattern]:
@@ -101,7 +92,7 @@ def _samples(pattern: ToolPattern) -> Iterator[str]:
                 yield sample
 
 
-def words_of(spec: RuleSpec) -> list[str]:
+def _words_of(spec: RuleSpec) -> list[str]:
     """Return texts that the parameters speak of: what they say, what follows a colon, what a pattern matches."""
     words: dict[str, None] = {}
     for text in _strings(dict(spec.params)):

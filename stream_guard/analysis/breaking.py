@@ -98,7 +98,7 @@ class BreakingTraces:
 
 def _first_break(spec: RuleSpec, judge: TraceJudge) -> Trace | None:
     """Return the shortest trace over the rule's alphabet, or else a repetition of one event."""
-    for batch in _batches(islice(_by_length(alphabet([spec])), MOST_TRACES)):
+    for batch in _batches(islice(_by_length(alphabet(spec)), MOST_TRACES)):
         for trace, fired in zip(batch, judge.fired(batch), strict=True):
             if fired:
                 return trace
@@ -130,7 +130,7 @@ def _repeated(spec: RuleSpec) -> Iterator[Trace]:
     """Yield traces of one event over and over, as often as a number among the parameters says, and once more."""
     numbers = sorted({int(value) for value in _numbers(dict(spec.params)) if 1 <= value < _MOST_REPEATED})
     for number in numbers:
-        for item in alphabet([spec]):
+        for item in alphabet(spec):
             yield (item,) * (number + 1)
 
 
@@ -147,7 +147,7 @@ def _from_examples(spec: RuleSpec) -> Iterator[Trace]:
     for test in spec.tests:
         if test.get("hits"):
             yield tuple(dict(item) for item in test["trace"])
-    opening = next(iter(alphabet([spec])), {})
+    opening = next(iter(alphabet(spec)), {})
     given = {key: opening[key] for key in ("args", "labels", "agent") if opening.get(key)}
     for example in spec.rule.examples:
         if example.hits:

@@ -11,8 +11,7 @@ from typing import Any
 import typer
 
 from stream_guard.analysis.breaking import BreakingTraces, in_words
-from stream_guard.analysis.caller_words import believed_words
-from stream_guard.analysis.policy_review import TraceReview, odd_rules, too_many_to_compare
+from stream_guard.analysis.policy_review import TraceReview, believed_words, odd_rules, too_many_to_try
 from stream_guard.cli.forms import ProblemFormat
 from stream_guard.cli.policy import expand_files
 from stream_guard.errors import Place, PolicyError, Problem
@@ -61,7 +60,7 @@ def _look(policy: Policy, breaks: BreakingTraces) -> list[Problem]:
         for outcome in run_policy_tests(policy)
         if not outcome.holds
     ]
-    if said := too_many_to_compare(policy):
+    if said := too_many_to_try(policy):
         typer.echo(said, err=True)
     return [*policy.warnings, *failed, *believed_words(policy), *odd_rules(policy, events, breaks)]
 

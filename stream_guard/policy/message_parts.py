@@ -47,7 +47,6 @@ class Code(StrEnum):
     NOT_LISTED = "SG153"
     SAME = "SG154"
     CONTRADICTION = "SG155"
-    COVERED = "SG156"
     CONSTANT = "SG157"
     DEAD = "SG158"
     CALLER = "SG159"

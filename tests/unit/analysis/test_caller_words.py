@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.analysis.caller_words import believed_words
+from stream_guard.analysis.policy_review import believed_words
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 
