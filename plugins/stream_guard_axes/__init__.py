@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from stream_guard import DiffAxis, hookimpl
-from stream_guard_axes.conduct import Conformance, Refusals, StopReasons
-from stream_guard_axes.text import ResponseText
-from stream_guard_axes.trajectory import Trajectory, Turns
-from stream_guard_axes.usage import Cost, Latency, Reasoning, Verbosity
+from stream_guard_axes.usage import (
+    Conformance,
+    Cost,
+    Latency,
+    Reasoning,
+    Refusals,
+    ResponseText,
+    StopReasons,
+    Trajectory,
+    Turns,
+    Verbosity,
+)
 
 
 @hookimpl

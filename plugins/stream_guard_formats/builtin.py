@@ -6,33 +6,28 @@ from collections.abc import Mapping
 from typing import Final
 
 from stream_guard import Decoder
-from stream_guard_formats.chat.agent_chats import AgentChatDecoder
 from stream_guard_formats.chat.anthropic_messages import AnthropicDecoder
 from stream_guard_formats.chat.langchain import LangChainDecoder
-from stream_guard_formats.chat.openai_chat import OpenAIChatDecoder
+from stream_guard_formats.chat.openai_chat import AgentChatDecoder, OpenAIChatDecoder
 from stream_guard_formats.chat.openai_responses import OpenAIResponsesDecoder
 from stream_guard_formats.files.action_steps import ActionStepsDecoder
-from stream_guard_formats.files.agentdojo import AgentDojoDecoder
 from stream_guard_formats.files.agentlog import AgentlogDecoder
 from stream_guard_formats.files.atif import AtifDecoder
-from stream_guard_formats.files.claude_code import ClaudeCodeDecoder
-from stream_guard_formats.files.claude_stream_json import ClaudeStreamJsonDecoder
+from stream_guard_formats.files.claude_code import ClaudeCodeDecoder, ClaudeStreamJsonDecoder
 from stream_guard_formats.files.codex_rollout import CodexRolloutDecoder
 from stream_guard_formats.files.copilot_sessions import CopilotDecoder
 from stream_guard_formats.files.inspect_logs import InspectDecoder
 from stream_guard_formats.files.kimi_sessions import KimiDecoder
-from stream_guard_formats.files.mini_swe_agent import MiniSweAgentDecoder
 from stream_guard_formats.files.openhands import OpenHandsDecoder
 from stream_guard_formats.files.pi_sessions import PiDecoder
 from stream_guard_formats.files.step_telemetry import StepTelemetryDecoder
-from stream_guard_formats.files.swe_agent import SweAgentDecoder
-from stream_guard_formats.files.tau import Tau2Decoder, TauBenchDecoder
+from stream_guard_formats.files.swe_agent import MiniSweAgentDecoder, SweAgentDecoder
+from stream_guard_formats.files.tau import AgentDojoDecoder, Tau2Decoder, TauBenchDecoder
 from stream_guard_formats.native.cloudevents import CloudEventsDecoder
 from stream_guard_formats.native.decoder import NativeDecoder
-from stream_guard_formats.spans.flat_spans import FlatSpansDecoder
+from stream_guard_formats.spans.flat_spans import FlatSpansDecoder, OpenInferenceDecoder
 from stream_guard_formats.spans.langfuse import LangfuseDecoder
 from stream_guard_formats.spans.langsmith import LangSmithDecoder
-from stream_guard_formats.spans.openinference import OpenInferenceDecoder
 from stream_guard_formats.spans.otlp_json import OtlpJsonDecoder
 
 # Where two are equally sure that a record is theirs, the first one reads it.

@@ -9,8 +9,7 @@ from stream_guard_sinks.console import ConsoleSink
 from stream_guard_sinks.history import HistorySink
 from stream_guard_sinks.jsonl import JsonLinesSink
 from stream_guard_sinks.kafka import KafkaSink
-from stream_guard_sinks.ocsf import OcsfSink
-from stream_guard_sinks.otlp import OtlpSink
+from stream_guard_sinks.otlp import OcsfSink, OtlpSink
 from stream_guard_sinks.webhook import SignedWebhookSink
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Self
 
 from stream_guard import Alert, Json, Sink
-from stream_guard_sinks.http import HttpReceiver
-from stream_guard_sinks.messages import REVIEW, evidence_of, link_of, tenant_of, to_json, written_time
+from stream_guard_sinks.http import REVIEW, HttpReceiver, evidence_of, link_of, tenant_of, to_json, written_time
 
 _JSON: Final = {"content-type": "application/json"}
 _PATH: Final = "/api/v2/alerts"

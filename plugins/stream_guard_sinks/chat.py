@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Self
 
 from stream_guard import Alert, Sink, SinkError, install_line
-from stream_guard_sinks.messages import link_of, text_of, title_of
+from stream_guard_sinks.http import link_of, text_of, title_of
 
 _TYPES: Final = {"critical": "failure", "error": "failure", "warning": "warning"}
 # What wakes a whole channel when it stands in a message: agent text must not.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final, Self
 
 from stream_guard import Alert, Outgoing, Sink, TopicWriter, encode_alert
-from stream_guard_sinks.messages import written_time
+from stream_guard_sinks.http import written_time
 
 SOURCE: Final = "stream-guard"
 TYPE: Final = "stream_guard.alert"

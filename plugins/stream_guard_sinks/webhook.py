@@ -11,8 +11,7 @@ from hashlib import sha256
 from typing import Any, Final, Self
 
 from stream_guard import Alert, SettingsError, Sink, SinkError
-from stream_guard_sinks.http import HttpReceiver
-from stream_guard_sinks.messages import link_of, plain_alert, to_json, written_time
+from stream_guard_sinks.http import HttpReceiver, link_of, plain_alert, to_json, written_time
 
 TYPE: Final = "stream_guard.alert"
 _PREFIX: Final = "whsec_"

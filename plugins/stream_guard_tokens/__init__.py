@@ -2,8 +2,7 @@
 
 import stream_guard as sg
 from stream_guard_tokens.client_credentials import ClientCredentials
-from stream_guard_tokens.command import TokenCommand
-from stream_guard_tokens.file import MountedToken
+from stream_guard_tokens.command import MountedToken, TokenCommand
 from stream_guard_tokens.msk_iam import MskIam
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from stream_guard.cli.forms import FindingFormat, LeastSeverity
+from stream_guard.cli.forms import LEAST, FindingFormat, LeastSeverity, parse_since, plain, show_one
 from stream_guard.cli.history import HistoryOption, open_history, whole_id
-from stream_guard.cli.listing import LEAST, parse_since, plain, show_one
 from stream_guard.commands import SettingsFile
 from stream_guard.history.records import AnswerRefusedError
 

@@ -25,7 +25,7 @@ COMMANDS: Final = (
     _core(
         "learn",
         "Learn rules from sessions that went well, in shadow mode; exit 4 without any, with --diff 1 when some broke.",
-        "learn",
+        "init",
     ),
     _core("run", "Watch events as they come and send alerts; ends with its input, or on SIGINT and SIGTERM.", "run"),
     _core(
@@ -53,13 +53,13 @@ COMMANDS: Final = (
             _core(
                 "list",
                 "List the sessions of recordings: agent, time, events, and with a policy what it finds.",
-                "sessions",
+                "explain",
                 "list_sessions",
             ),
             _core(
                 "show",
                 "Show one session event by event; with a policy, the states that changed and what was found.",
-                "sessions",
+                "explain",
                 "show_session",
             ),
         ),
@@ -105,7 +105,7 @@ COMMANDS: Final = (
     ),
     _core("lint", "List everything that is wrong with policy files; exit 2 when something is.", "lint"),
     _core("schema", "Print the JSON Schema of policies with the kinds that are installed, for editors.", "policy"),
-    _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "plugins"),
+    _core("plugins", "Show the plugins that are loaded, the package each came in, and what it provides.", "packs"),
     _core(
         "doctor",
         "Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended.",
@@ -145,13 +145,13 @@ COMMANDS: Final = (
         name="verdicts",
         help="What people say of findings, and what that says of rules.",
         commands=(
-            _core("give", "Say whether a finding is right, wrong, or so and harmless.", "verdicts"),
-            _core("report", "Say of every rule of a policy whether to keep, tune or retire it.", "verdicts"),
+            _core("give", "Say whether a finding is right, wrong, or so and harmless.", "reviews"),
+            _core("report", "Say of every rule of a policy whether to keep, tune or retire it.", "reviews"),
             _core(
                 "propose",
                 "Propose an exception for what was marked wrong, "
                 "and prove that what was marked right still fires; else exit 1.",
-                "verdicts",
+                "reviews",
             ),
         ),
     ),
@@ -159,9 +159,9 @@ COMMANDS: Final = (
         name="incidents",
         help="What rules found, session by session.",
         commands=(
-            _core("list", "List incidents, the latest first.", "incidents", "list_incidents"),
-            _core("show", "Show one incident and its timeline.", "incidents", "show_incident"),
-            _core("solve", "Call an incident solved; a finding that comes later opens it again.", "incidents"),
+            _core("list", "List incidents, the latest first.", "reviews", "list_incidents"),
+            _core("show", "Show one incident and its timeline.", "reviews", "show_incident"),
+            _core("solve", "Call an incident solved; a finding that comes later opens it again.", "reviews"),
         ),
     ),
     Command(
@@ -171,16 +171,16 @@ COMMANDS: Final = (
             _core(
                 "list",
                 "List alerts in the outbox: dead letters, unless another state is asked for.",
-                "outbox",
+                "letters",
                 "list_alerts",
             ),
             _core(
                 "retry",
                 "Send dead letters once more, or one by one what was summed up; "
                 "by the process that sends, or its next start.",
-                "outbox",
+                "letters",
             ),
-            _core("drop", "Forget dead letters, or what was summed up.", "outbox"),
+            _core("drop", "Forget dead letters, or what was summed up.", "letters"),
         ),
     ),
     Command(
@@ -208,13 +208,13 @@ COMMANDS: Final = (
             _core(
                 "export",
                 "Write the states of a group to a file; its workers are stopped before.",
-                "state",
+                "rollouts",
                 "export_state",
             ),
             _core(
                 "import",
                 "Give a group that has no states those of a file, in any number of partitions.",
-                "state",
+                "rollouts",
                 "import_state",
             ),
         ),
@@ -256,13 +256,14 @@ COMMANDS: Final = (
                 "export",
                 "Write audit, decisions, policies and findings of a period to a file of chained lines. "
                 "Prints its head.",
-                "evidence",
+                "audit",
             ),
             _core(
                 "verify",
                 "Check a file of evidence, without a history: every line, the chain, the audit; "
                 "exit 1 when it was changed.",
-                "evidence",
+                "audit",
+                "verify_evidence",
             ),
         ),
     ),
@@ -270,9 +271,9 @@ COMMANDS: Final = (
         name="tokens",
         help="Who may ask and who may answer, over HTTP.",
         commands=(
-            _core("new", "Make a token and print it; the file keeps only its digest.", "tokens"),
-            _core("list", "List whose tokens there are, and their roles.", "tokens", "list_tokens"),
-            _core("remove", "Take somebody's tokens away; a server that runs refuses them from then on.", "tokens"),
+            _core("new", "Make a token and print it; the file keeps only its digest.", "serve"),
+            _core("list", "List whose tokens there are, and their roles.", "serve", "list_tokens"),
+            _core("remove", "Take somebody's tokens away; a server that runs refuses them from then on.", "serve"),
         ),
     ),
     Command(
@@ -289,7 +290,7 @@ COMMANDS: Final = (
             _core(
                 "promote",
                 "Take rules out of shadow mode: from now on their findings are alerts, and `then` holds.",
-                "promote",
+                "init",
                 "promote_rules",
             ),
             _core(

@@ -18,7 +18,7 @@ from stream_guard.errors import SettingsError
 if TYPE_CHECKING:
     from stream_guard.judge.counts import Counts
     from stream_guard.judge.spec import Policy
-    from stream_guard.page.mounting import PageServer
+    from stream_guard.page.app import PageServer
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import KafkaSettings, Settings
 

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from stream_guard.cli.forms import find_name, plain, show_one
 from stream_guard.cli.history import open_history
-from stream_guard.cli.listing import find_name, plain, show_one
 from stream_guard.cli.recorded import RecordedSessions
 from stream_guard.cli.timeline import TimelinePrinter, file_of, near_miss_words
 from stream_guard.commands import ListFormat

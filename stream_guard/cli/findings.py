@@ -10,8 +10,7 @@ import typer
 from rich.console import Console
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.cli.forms import FailOnSeverity, FindingFormat, ReportedFormat
-from stream_guard.cli.listing import print_table
+from stream_guard.cli.forms import FailOnSeverity, FindingFormat, ReportedFormat, print_table
 from stream_guard.cli.timeline import STYLES, TimelinePrinter
 from stream_guard.commands import FINDINGS, INCONCLUSIVE, print_text
 from stream_guard.judge.counts import Counts

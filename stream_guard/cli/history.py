@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
-from stream_guard.cli.listing import LEAST, find_name
+from stream_guard.cli.forms import LEAST, find_name
 from stream_guard.commands import SettingsFile
 from stream_guard.errors import SettingsError
 

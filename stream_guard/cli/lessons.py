@@ -8,21 +8,20 @@ from typing import Final
 
 import typer
 
-from stream_guard.cli.listing import plain
+from stream_guard.cli.forms import plain
 from stream_guard.errors import SettingsError
 from stream_guard.history import lessons
 from stream_guard.history.database import Database
 from stream_guard.history.lessons import SHOWN_SESSIONS, KeptLesson, LessonState
 from stream_guard.judge.model import Json
-from stream_guard.learning.answers import answers_file, read_answers
+from stream_guard.learning.candidates import Learned, Lesson, answers_file, read_answers
 from stream_guard.learning.drift import RecordingDrift
-from stream_guard.learning.learned import Learned, Lesson
 from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.editing import add_rules
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.message_parts import did_you_mean, show
 from stream_guard.registry import Registry
-from stream_guard.starting.files import write_files
+from stream_guard.starting.templates import write_files
 
 _MOST_SESSIONS: Final = 3  # that are named
 _MOST_ODD: Final = 10

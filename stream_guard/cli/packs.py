@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from stream_guard.commands import ListFormat, SettingsFile, load_plugins, print_text
 from stream_guard.errors import SettingsError
+
+if TYPE_CHECKING:
+    from stream_guard.registry import PluginInfo
 
 
 def list_packs(
@@ -52,3 +55,36 @@ def show_pack(
         advice = did_you_mean(name, packs) or f"; there are {', '.join(packs) or 'none'}"
         raise SettingsError(f"no policy pack is called {show(name)}{advice}")
     print_text(packs[name].file.read_text(encoding="utf-8"), newline=False)
+
+
+# ``plugins``: what is loaded, and from where.
+
+
+def plugins(
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print the list.")] = ListFormat.TABLE,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Show the plugins that are loaded, the package each came in, and what it provides."""
+    from rich.console import Console
+    from rich.table import Table
+
+    infos = load_plugins(settings_file)[1].plugins
+    if form is ListFormat.JSON:
+        typer.echo(msgspec.json.encode([_row(info) for info in infos]).decode())
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("plugin", "package", "version", "provides"):
+        table.add_column(heading, overflow="fold")
+    for info in infos:
+        provided = "\n".join(f"{what}: {', '.join(names)}" for what, names in info.provides.items())
+        table.add_row(info.name, info.distribution, info.version, provided)
+    Console().print(table)
+
+
+def _row(info: PluginInfo) -> dict[str, object]:
+    return {
+        "name": info.name,
+        "distribution": info.distribution,
+        "version": info.version,
+        "provides": {what: list(names) for what, names in info.provides.items()},
+    }

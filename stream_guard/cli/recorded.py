@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from stream_guard.cli.listing import find_name
+from stream_guard.cli.forms import find_name
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import SettingsError
 from stream_guard.explaining import SessionTimeline, follow_session

@@ -13,9 +13,8 @@ import msgspec
 import typer
 
 from stream_guard.cli.findings import FindingOutput, leave
-from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace
+from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace, parse_time
 from stream_guard.cli.judging import from_here
-from stream_guard.cli.listing import parse_time
 from stream_guard.cli.progress import extent_of, show_progress
 from stream_guard.cli.sharing import Job, count_jobs, open_workers
 from stream_guard.commands import INCONCLUSIVE

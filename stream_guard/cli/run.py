@@ -19,7 +19,7 @@ from stream_guard.errors import SettingsError
 if TYPE_CHECKING:
     from stream_guard.judge.counts import Counts
     from stream_guard.judge.spec import Policy
-    from stream_guard.page.mounting import PageServer
+    from stream_guard.page.app import PageServer
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.embedded import EmbeddedRunner, RunOptions
     from stream_guard.worker.rollouts import ListedRollout
@@ -140,7 +140,7 @@ def open_page(
 ) -> PageServer:
     """Open the page on a port of its own; SettingsError where the extra is missing."""
     try:
-        from stream_guard.page.mounting import PageServer
+        from stream_guard.page.app import PageServer
     except ModuleNotFoundError as error:
         raise SettingsError(f"the page needs {error.name}; install it with: {install_line('serve')}") from None
     return PageServer(assembly, policy, counts, policy_file, rollouts)

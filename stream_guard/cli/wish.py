@@ -10,8 +10,7 @@ import typer
 from stream_guard.commands import INCONCLUSIVE, SettingsFile, load_plugins, print_text
 
 if TYPE_CHECKING:
-    from stream_guard.cookbook.ranking import Ranked
-    from stream_guard.cookbook.recipes import Recipe
+    from stream_guard.cookbook.ranking import Ranked, Recipe
     from stream_guard.judge.rule import RuleType
 
 _FITS: Final = 0.45  # a lower score says that words are shared, not that the wish is
@@ -26,8 +25,7 @@ def wish(
     settings_file: SettingsFile = None,
 ) -> None:
     """Find the rule for a wish in plain words, with its tests, ready to paste; without words, list the wishes."""
-    from stream_guard.cookbook.ranking import Shelf
-    from stream_guard.cookbook.recipes import kind_candidate, read_recipes, recipe_candidate
+    from stream_guard.cookbook.ranking import Shelf, kind_candidate, read_recipes, recipe_candidate
 
     recipes = read_recipes()
     asked = " ".join(" ".join(words or ()).split())
@@ -59,7 +57,7 @@ def _list(recipes: Mapping[str, Recipe]) -> None:
 
 def _entry(name: str, recipes: Mapping[str, Recipe], kinds: Mapping[str, RuleType]) -> str:
     """Return an entry as a policy file; what is said about it stands in comments."""
-    from stream_guard.cookbook.recipes import kind_policy, kind_summary
+    from stream_guard.cookbook.ranking import kind_policy, kind_summary
 
     if name in recipes:
         recipe = recipes[name]
@@ -80,7 +78,7 @@ def _why(best: Ranked) -> str:
 
 
 def _title(name: str, recipes: Mapping[str, Recipe], kinds: Mapping[str, RuleType]) -> str:
-    from stream_guard.cookbook.recipes import kind_summary
+    from stream_guard.cookbook.ranking import kind_summary
 
     return recipes[name].wish if name in recipes else kind_summary(kinds[name])
 

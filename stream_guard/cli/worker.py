@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from stream_guard.judge.spec import Policy
     from stream_guard.observability.metrics import Metrics
     from stream_guard.observability.status import StatusServer
-    from stream_guard.page.mounting import PageServer
+    from stream_guard.page.app import PageServer
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.reload import ReloadingPolicy
     from stream_guard.settings import LogSettings, Settings, StatusSettings

@@ -13,7 +13,6 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from stream_guard.distribution import install_line
 from stream_guard.errors import StoreError
-from stream_guard.redaction import redact_text
 from stream_guard.storage.sqlite_files import SqliteFile, SqliteMark
 
 Value: TypeAlias = str | int | float | None
@@ -243,6 +242,8 @@ class PostgresDatabase:
         self._psycopg = psycopg
         self.key = key
         self._address = address
+        from stream_guard.redaction import redact_text  # noqa: PLC0415  # commands are declared without its patterns
+
         self._shown = redact_text(address)
         self._lock = RLock()
         self._db: psycopg.Connection[Row] | None = None
@@ -295,6 +296,8 @@ class PostgresDatabase:
         return self._db
 
     def _explain(self, error: Exception) -> StoreError:
+        from stream_guard.redaction import redact_text  # noqa: PLC0415  # as above
+
         message = redact_text(" ".join(str(error).split()))
         return StoreError(f"{self._shown}: {message}; see that the server runs and that the account may create tables")
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
+from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
+from stream_guard.errors import SettingsError
+from stream_guard.judge.model import resolved
 from stream_guard.learning.facts import Facts
 
 MOST_BROKEN: Final = 0.1  # the share of its sessions that may break a candidate; some may not be as fine as they seem
@@ -111,3 +116,88 @@ def edge(values: Iterable[float], *, whole: bool = True, room: int = 1) -> float
         return None
     bound = 2 * largest[0] - largest[2]
     return float(max(round(bound), round(largest[0]) + room)) if whole else bound
+
+
+# What was learned: the rules that are proposed, those that are not, and what is odd about the recordings.
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A candidate with what was found about it."""
+
+    candidate: RuleCandidate
+    broken: frozenset[str]  # judged sessions that break it as it is proposed
+    alarms: frozenset[str]  # judged sessions that broke it when it was learned without them
+    at_most: float  # the share of unseen fine sessions with an alarm of it; holds for all candidates at once
+    refused_for: str = ""  # why it is not proposed; empty: it is
+
+
+@dataclass(frozen=True, slots=True)
+class OddSession:
+    """A session that is unlike nearly all others."""
+
+    session_id: str
+    reasons: tuple[str, ...]  # ids of rules that it breaks, and what it does or leaves out
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The outcome."""
+
+    sessions: int
+    tasks: int
+    judged: int
+    lessons: Sequence[Lesson]  # those that are proposed first, the best first
+    alarmed: int  # judged sessions with an alarm of a set that was learned and chosen without them
+    odd: Sequence[OddSession]
+    calls: Mapping[str, int]  # sessions in which each tool was called
+
+    @property
+    def proposed(self) -> list[Lesson]:
+        """The rules that are proposed, the best first."""
+        return [lesson for lesson in self.lessons if not lesson.refused_for]
+
+
+# What people said to learned rules, remembered in a file beside the policy.
+
+
+@resolved
+class Answers(msgspec.Struct, forbid_unknown_fields=True):
+    """Ids of rules that were accepted and refused, each with what it said then."""
+
+    accepted: dict[str, str] = {}
+    refused: dict[str, str] = {}
+
+    def accept(self, rule_id: str, words: str) -> None:
+        """Remember a yes; it takes the place of a no."""
+        self.refused.pop(rule_id, None)
+        self.accepted[rule_id] = words
+
+    def refuse(self, rule_id: str, words: str) -> None:
+        """Remember a no; it takes the place of a yes."""
+        self.accepted.pop(rule_id, None)
+        self.refused[rule_id] = words
+
+    def are_given(self, rule_id: str) -> bool:
+        """Whether somebody has said something to a rule."""
+        return rule_id in self.accepted or rule_id in self.refused
+
+    def as_text(self) -> str:
+        """Return the file."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+
+
+def answers_file(policy: Path) -> Path:
+    """Return where the answers about a policy are kept."""
+    return policy.with_name(f"{policy.stem}.learned.json")
+
+
+def read_answers(file: Path) -> Answers:
+    """Return the answers of a file; none where there is no file, SettingsError where it is something else."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Answers)
+    except FileNotFoundError:
+        return Answers()
+    except (OSError, msgspec.MsgspecError) as error:
+        advice = "mend it, or move it away: then every rule is asked about again"
+        raise SettingsError(f"{file}: no answers to learned rules: {error}; {advice}") from None

@@ -8,11 +8,10 @@ from math import log
 from typing import Final
 
 from stream_guard.judge.model import Event
-from stream_guard.learning.candidates import Shares, surprise
+from stream_guard.learning.candidates import Learned, Lesson, Shares, surprise
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.judging import as_policy, judge
-from stream_guard.learning.learned import Learned, Lesson
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits
 

@@ -11,12 +11,11 @@ from typing import Final, TypeAlias
 from zlib import crc32
 
 from stream_guard.judge.model import Event
-from stream_guard.learning.candidates import RuleCandidate, Shares, surprise
+from stream_guard.learning.candidates import Learned, Lesson, OddSession, RuleCandidate, Shares, surprise
 from stream_guard.learning.choosing import accidents, choose, is_sure, ranked, upper_share
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts, SessionFacts
 from stream_guard.learning.judging import Fired, as_policy, judge
-from stream_guard.learning.learned import Learned, Lesson, OddSession
 from stream_guard.learning.mining import count_tests, mine
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits

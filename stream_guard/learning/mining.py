@@ -10,9 +10,8 @@ from stream_guard.learning.candidates import FEWEST, RuleCandidate, Shares
 from stream_guard.learning.facts import Facts
 from stream_guard.learning.miners.arguments import mine_arguments, mine_callers
 from stream_guard.learning.miners.counts import mine_bands, mine_counts, mine_habits
-from stream_guard.learning.miners.lookups import mine_lookups
+from stream_guard.learning.miners.lookups import mine_lookups, mine_provenance
 from stream_guard.learning.miners.orders import mine_consent, mine_orders, mine_sequences
-from stream_guard.learning.miners.provenance import mine_provenance
 
 MINERS: Final[tuple[Callable[[Facts], Iterable[RuleCandidate]], ...]] = (
     mine_orders,

@@ -16,8 +16,7 @@ from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.judge.model import Severity
 from stream_guard.page import charts
 from stream_guard.page.live import Watched
-from stream_guard.page.parts import PageTools
-from stream_guard.page.rendering import HEADERS
+from stream_guard.page.parts import HEADERS, PageTools
 from stream_guard.page.reviews_view import waiting_about
 from stream_guard.page.sign_in import identify, who
 from stream_guard.page.steps import steps_to

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -15,21 +17,22 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from stream_guard.errors import StoreError
-from stream_guard.history.database import Database
+from stream_guard.guard.reviews import Reviews
+from stream_guard.history.database import Database, open_database
+from stream_guard.history.kept_events import EventKeeper
+from stream_guard.http.server import ServerThread, make_config
+from stream_guard.judge.counts import Counts
+from stream_guard.judge.spec import Policy
 from stream_guard.page.alerts_view import AlertViews
 from stream_guard.page.incidents_view import IncidentViews
-from stream_guard.page.judge_view import JudgeViews
-from stream_guard.page.learned_view import LearnedViews
 from stream_guard.page.live import LiveAlerts
-from stream_guard.page.parts import PageParts, PageTools, SeriesReader
-from stream_guard.page.policy_view import PolicyViews
-from stream_guard.page.rendering import HEADERS, STATIC, Templates, version_of
-from stream_guard.page.reports_view import ReportViews
+from stream_guard.page.parts import HEADERS, STATIC, PageParts, PageTools, SeriesReader, Templates, version_of
+from stream_guard.page.policy_view import PolicyViews, ReportViews
 from stream_guard.page.reviews_view import ReviewViews
-from stream_guard.page.rules_view import RuleViews
+from stream_guard.page.rules_view import JudgeViews, LearnedViews, RuleViews
 from stream_guard.page.sessions_view import SessionViews
 from stream_guard.page.sign_in import (
     COOKIE,
@@ -42,9 +45,12 @@ from stream_guard.page.sign_in import (
     remember,
     who,
 )
-from stream_guard.serve.access import Door, Identity, LocalDoor
+from stream_guard.running.assembly import Assembly
+from stream_guard.serve.access import Door, Identity, LocalDoor, open_door
 from stream_guard.serve.admission import Admission
+from stream_guard.serve.assembly import Ready, limits_of, open_socket
 from stream_guard.serve.bodies import RequestRefused
+from stream_guard.worker.rollouts import ListedRollout
 
 # What belongs to the page; everything else belongs to the API beside it.
 PATHS: Final = (
@@ -209,3 +215,80 @@ def _explain(tools: PageTools) -> Callable[[Request, Exception], Any]:
 _TEXTS: Final = {404: "There is no such page.", 405: "This address takes another method."}
 
 __all__ = ["PATHS", "is_page", "make_page", "who"]
+
+
+# Where the page is: beside the API of ``serve``, or on a port of its own beside a run or a worker.
+
+
+_GRACE: Final = 2  # seconds for open requests when the run has ended
+
+
+class PageBesideApi:
+    """Sends each request to the page or to the API, by its address."""
+
+    def __init__(self, page: ASGIApp, api: ASGIApp) -> None:
+        self._page = page
+        self._api = api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        app = self._page if scope["type"] == "http" and is_page(scope["path"]) else self._api
+        await app(scope, receive, send)
+
+
+def mount(ready: Ready, assembly: Assembly, policy_file: Path) -> Ready:
+    """Return the server with the page beside its API."""
+    parts = _parts(assembly, ready.door, ready.policy, ready.counts, policy_file)
+    page, _ = make_page(parts)
+    return dataclasses.replace(ready, app=PageBesideApi(page, ready.app))
+
+
+class PageServer:
+    """The page in a thread of its own, for a process whose work is something else."""
+
+    def __init__(
+        self,
+        assembly: Assembly,
+        policy: Callable[[], Policy],
+        counts: Counts,
+        policy_file: Path | None,
+        rollouts: Callable[[], Sequence[ListedRollout]] = tuple,
+    ) -> None:
+        settings = assembly.settings
+        place = settings.api.model_copy(update={"host": settings.page.host, "port": settings.page.port})
+        door = open_door(place)
+        database = open_database(settings.history.url, settings.history.read_key())
+        assembly.opened.callback(database.close)
+        assembly.prune_history()
+        self.keeper = EventKeeper(database, settings.page)
+        assembly.opened.callback(self.keeper.close)
+        app, self._live = make_page(
+            dataclasses.replace(_parts(assembly, door, policy, counts, policy_file), rollouts=rollouts)
+        )
+        opened, self.url = open_socket(place)
+        self.warning = door.warning
+        self._thread = ServerThread(make_config(app, limits_of(place), grace=_GRACE), opened, "page")
+        assembly.opened.callback(self.close)
+
+    def close(self) -> None:
+        """Stop answering, and return when the thread has ended."""
+        self._live.closing = True
+        self._thread.close()
+
+
+def _parts(
+    assembly: Assembly, door: Door, policy: Callable[[], Policy], counts: Counts, policy_file: Path | None
+) -> PageParts:
+    settings = assembly.settings
+    database = open_database(settings.history.url, settings.history.read_key())
+    assembly.opened.callback(database.close)
+    return PageParts(
+        database=database,
+        reviews=Reviews(database, settings.reviews),
+        policy=policy,
+        door=door,
+        settings=settings,
+        registry=assembly.registry,
+        counts=counts,
+        policy_file=policy_file,
+    )

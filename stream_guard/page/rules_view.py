@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from stream_guard.analysis.exceptions import NoExceptionError, ProposedException, propose_exception
-from stream_guard.analysis.tuning import RuleAdvice, advise
+from stream_guard.analysis.labels import RuleAdvice, advise
 from stream_guard.documents import write_yaml
-from stream_guard.history import alert_rows, kept_events, verdicts
-from stream_guard.history.alert_rows import AlertFilter, column
+from stream_guard.history import alert_rows, inquiries, kept_events, lessons, verdicts
+from stream_guard.history.alert_rows import AlertFilter, NotedAlert, column
+from stream_guard.history.inquiries import AskedInquiry
+from stream_guard.history.lessons import KeptLesson, LessonState
+from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.tallies import What
-from stream_guard.history.verdicts import VerdictCounts
+from stream_guard.history.verdicts import Verdict, VerdictCounts
 from stream_guard.judge.spec import RuleSpec
 from stream_guard.page import charts
 from stream_guard.page.parts import PageTools
-from stream_guard.page.rendering import span as duration
-from stream_guard.page.sign_in import who
+from stream_guard.page.parts import span as duration
+from stream_guard.page.sign_in import answerer, first_of, who
 from stream_guard.serve.bodies import RequestRefused
 
 SPANS: Final = {"24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
@@ -194,3 +199,131 @@ def _bar(span: str) -> str:
 def _span(request: Request) -> str:
     word = request.query_params.get("span", "24h")
     return word if word in SPANS else "24h"
+
+
+# The views of the judge: what it was asked, what it said, what that cost, and what people say of the same.
+
+
+_LISTED_ANSWERS: Final = 100
+_LOOKED_AT: Final = 200  # alerts of a rule, the latest, among which those of one inquiry are looked for
+
+
+class JudgedAlert(msgspec.Struct, frozen=True):
+    """An alert that rests on an answer, and what a person says of it."""
+
+    noted: NotedAlert
+    verdict: Verdict | None
+
+
+class JudgeViews:
+    """Inquiries to the judge, in numbers and one by one."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._database = tools.parts.database
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [Route("/judge", self.listing), Route("/judge/{id}", self.inquiry)]
+
+    def listing(self, request: Request) -> Response:
+        """Show what was asked, by rule and the latest ones."""
+        tenant, rule = who(request).tenant, request.query_params.get("rule", "")[:500]
+        return self._tools.templates.page(
+            request,
+            "judge.html",
+            agreements=inquiries.agreements(self._database, tenant),
+            asked=inquiries.listing(self._database, rule=rule, tenant=tenant, limit=_LISTED_ANSWERS),
+            rule=rule,
+            listed=_LISTED_ANSWERS,
+        )
+
+    def inquiry(self, request: Request) -> Response:
+        """Show one inquiry whole: the words, the excerpt, the answer, and the alerts that rest on it."""
+        tenant = who(request).tenant
+        found = inquiries.find(self._database, request.path_params["id"][:100])
+        if found is None or tenant not in ("", found.tenant):
+            raise RequestRefused(404, "The judge was never asked this.")
+        return self._tools.templates.page(
+            request, "inquiry.html", asked=found, lines=_lines(found), alerts=self._alerts(found, tenant)
+        )
+
+    def _alerts(self, inquiry: AskedInquiry, tenant: str) -> list[JudgedAlert]:
+        latest = alert_rows.page(self._database, AlertFilter(rule=inquiry.rule_id, tenant=tenant), limit=_LOOKED_AT)
+        resting = [noted for noted in latest.alerts if inquiries.inquiry_of(noted.alert) == inquiry.id]
+        return [JudgedAlert(noted, verdicts.of_alert(self._database, noted.alert.alert_id)) for noted in resting]
+
+
+def _lines(inquiry: AskedInquiry) -> list[dict[str, Any]]:
+    """Return the excerpt line by line: what sort of event it is, and what the judge was shown of it."""
+    lines = [json.loads(line) for line in inquiry.excerpt]
+    return [{"event": line.pop("event", ""), "asked": line.pop("asked", False), "shown": line} for line in lines]
+
+
+# The view of learned rules: what each says and rests on, what people say of its findings, and accept or refuse.
+
+
+_ANSWERS: Final[dict[str, LessonState]] = {"accept": "accepted", "refuse": "refused", "open": "open"}
+
+
+class LessonRow(msgspec.Struct, frozen=True):
+    """A learned rule, as the list shows it."""
+
+    lesson: KeptLesson
+    yaml: str
+    in_force: str  # how it stands in the policy: enforced, in shadow mode, or not at all
+    said: VerdictCounts
+
+
+class LearnedViews:
+    """What was learned from recordings."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._database = tools.parts.database
+
+    def routes(self) -> list[Route]:
+        """Return the addresses."""
+        return [Route("/learned", self.listing), Route("/learned", self.answer, methods=["POST"])]
+
+    def listing(self, request: Request) -> Response:
+        """Show every learned rule; those that wait for an answer first."""
+        _require_all_tenants(request)
+        rows = self._rows()
+        states = ("open", "accepted", "refused")
+        groups = [(state, [row for row in rows if row.lesson.state == state]) for state in states]
+        return self._tools.templates.page(request, "learned.html", groups=groups, rows=rows)
+
+    async def answer(self, request: Request) -> Response:
+        """Take an answer to one rule."""
+        _require_all_tenants(request)
+        fields = await self._tools.forms.read(request)
+        identity = who(request)
+        state = _ANSWERS.get(first_of(fields, "answer"))
+        if state is None:
+            raise RequestRefused(422, "the answer is accept, refuse or open")
+        said = {"by": answerer(identity, fields), "note": first_of(fields, "note")[:2000], "via": identity.via}
+        name = first_of(fields, "rule")
+        try:
+            await run_in_threadpool(lessons.decide, self._database, name, state, time=time.time(), **said)
+        except AnswerRefusedError as error:
+            raise RequestRefused(404, str(error)) from None
+        return RedirectResponse("/learned", 303)
+
+    def _rows(self) -> list[LessonRow]:
+        said = verdicts.counts(self._database)
+        policy = {spec.id: "shadow" if spec.shadow else "enforced" for spec in self._tools.parts.policy().rules}
+        return [
+            LessonRow(
+                lesson,
+                write_yaml(lesson.rule),
+                policy.get(lesson.id, ""),
+                said.get(column(lesson.id), VerdictCounts()),
+            )
+            for lesson in lessons.listing(self._database)
+        ]
+
+
+def _require_all_tenants(request: Request) -> None:
+    if who(request).tenant:
+        raise RequestRefused(403, "This is about all tenants; it takes a token that belongs to none.")

@@ -23,8 +23,7 @@ from stream_guard.history.kept_events import KeptSession
 from stream_guard.judge.spec import Policy
 from stream_guard.page import charts
 from stream_guard.page.alerts_view import number_in
-from stream_guard.page.parts import PageTools
-from stream_guard.page.rendering import HEADERS
+from stream_guard.page.parts import HEADERS, PageTools
 from stream_guard.page.sign_in import who
 from stream_guard.page.steps import ShownEvent, place_of, places_of, step_of
 from stream_guard.serve.bodies import RequestRefused

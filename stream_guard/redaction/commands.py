@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from stream_guard.redaction.names import SecretName, secret_name
-from stream_guard.redaction.words import is_placeholder
+from stream_guard.redaction.named import SecretName, is_placeholder, secret_name
 
 # Programs that take a secret in their command line, and where it stands in it.
 #

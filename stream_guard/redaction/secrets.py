@@ -13,7 +13,7 @@ import re2
 from stream_guard.judge.patterns import TextSet
 from stream_guard.redaction import commands, named
 from stream_guard.redaction.formats import FORMATS, SecretFormat
-from stream_guard.redaction.words import is_mixed, is_slug, is_wording
+from stream_guard.redaction.named import is_mixed, is_slug, is_wording
 
 # A word may begin behind an underscore, an escaped sign of JSON (\n) or an escaped sign of a URL (%3D).
 _BEGIN: Final = r"(?:\b|_|\\[a-z]|\\u[0-9a-fA-F]{4}|%[0-9A-Fa-f]{2})"

@@ -12,9 +12,8 @@ from stream_guard.errors import Place
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Alert, Finding, Severity
 from stream_guard.judge.spec import Policy, RuleSpec
-from stream_guard.reports.github import annotation
-from stream_guard.reports.safe import code, visible
-from stream_guard.reports.values import JUnitCase, JUnitSuite, Level, SarifResult
+from stream_guard.reports import JUnitCase, JUnitSuite, Level, SarifResult
+from stream_guard.reports.safe import annotation, code, visible
 
 LEVELS: Final[Mapping[str, Level]] = {"critical": "error", "error": "error", "warning": "warning", "info": "note"}
 _MOST_SESSIONS: Final = 50  # in a comment on a pull request

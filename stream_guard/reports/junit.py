@@ -7,8 +7,8 @@ from io import BytesIO
 
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from stream_guard.reports import JUnitSuite
 from stream_guard.reports.safe import visible
-from stream_guard.reports.values import JUnitSuite
 
 
 def write_junit(name: str, suites: Iterable[JUnitSuite]) -> str:

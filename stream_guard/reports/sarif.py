@@ -8,8 +8,8 @@ from pathlib import PurePosixPath
 import sarif_pydantic as sarif
 
 from stream_guard.errors import Place
+from stream_guard.reports import SarifResult
 from stream_guard.reports.safe import visible
-from stream_guard.reports.values import SarifResult
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

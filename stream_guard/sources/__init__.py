@@ -20,11 +20,10 @@ from stream_guard.sources.archive import SUFFIXES as ARCHIVE_SUFFIXES
 from stream_guard.sources.folder import SUFFIXES as FOLDER_SUFFIXES
 from stream_guard.sources.folder import FolderSource
 from stream_guard.sources.kafka import open_kafka
-from stream_guard.sources.lines import FileSource
+from stream_guard.sources.lines import FileSource, PipeSource
 from stream_guard.sources.marks import FileMark
 from stream_guard.sources.otlp import SCHEME as OTLP
 from stream_guard.sources.otlp import open_otlp
-from stream_guard.sources.stdin import PipeSource
 
 __all__ = ["is_endless", "open_source"]
 

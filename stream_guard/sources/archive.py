@@ -20,9 +20,8 @@ import msgspec
 from stream_guard.distribution import install_line
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
-from stream_guard.sources.expansion import MAX_BLOCK, ExpansionError
 from stream_guard.sources.lines import LineFile
-from stream_guard.sources.packing import WINDOW, load_zstandard
+from stream_guard.sources.packing import MAX_BLOCK, WINDOW, ExpansionError, load_zstandard
 from stream_guard.sources.parquet_process import ParquetReader
 from stream_guard.sources.rows import WrittenRow, written_row
 from stream_guard.sources.splitting import HEAD

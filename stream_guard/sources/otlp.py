@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
-from stream_guard.sources.exports import CONTENT_TYPES
+from stream_guard.sources.receiver import CONTENT_TYPES
 from stream_guard.storage.spool import Spool
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import IO, Any, BinaryIO, Final
 
 import msgspec
 
-from stream_guard.sources.expansion import FREE_COLUMN, ExpansionError, check_expansion
+from stream_guard.sources.packing import FREE_COLUMN, ExpansionError, check_expansion
 from stream_guard.sources.rows import WrittenRow, written_row
 
 # Parquet files that expand: what a row group says of its size, and how many of its rows fit into memory.

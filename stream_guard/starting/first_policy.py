@@ -19,8 +19,7 @@ from stream_guard.policy.convert import write_yaml
 from stream_guard.policy.load import load_policy
 from stream_guard.policy.packs import read_pack
 from stream_guard.registry import Registry
-from stream_guard.starting.survey import Survey, ToolUse
-from stream_guard.starting.tool_classes import guess_class, words_of
+from stream_guard.starting.survey import Survey, ToolUse, guess_class, words_of
 from stream_guard.starting.trial import Trial
 
 SCHEMA_FILE: Final = "policy.schema.json"

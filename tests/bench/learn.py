@@ -28,11 +28,10 @@ from msgspec.structs import replace
 
 import stream_guard as sg
 from stream_guard.judge.model import Event, ToolCall
-from stream_guard.learning.candidates import RuleCandidate
+from stream_guard.learning.candidates import Learned, RuleCandidate
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.drift import find_drift
 from stream_guard.learning.judging import as_policy
-from stream_guard.learning.learned import Learned
 from stream_guard.learning.learning import MOST_ALARMS, learn
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate

@@ -14,7 +14,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
-from stream_guard.sources.exports import PROTOBUF
+from stream_guard.sources.receiver import PROTOBUF
 from stream_guard.storage.spool import Spool
 from tests.bench.measure import processor_seconds
 

@@ -20,7 +20,7 @@ from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import ToolCall, ToolResult, UserMessage
 from stream_guard.judge.spec import Policy
-from stream_guard.page.mounting import PageServer
+from stream_guard.page.app import PageServer
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.settings import load_settings

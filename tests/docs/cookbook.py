@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from stream_guard.cookbook.recipes import Recipe, read_recipes
+from stream_guard.cookbook.ranking import Recipe, read_recipes
 
 INTRODUCTION = """\
 # Cookbook

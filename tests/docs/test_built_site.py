@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from stream_guard.cookbook.recipes import read_recipes
+from stream_guard.cookbook.ranking import read_recipes
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / ".cache" / "site"

@@ -44,7 +44,7 @@ USES = {
     "openai-agents": "stream_guard.integrations.openai_agents agents",
     "otlp": "stream_guard_formats.spans.otlp_proto stream_guard.sources.otlp",
     "postgres": "psycopg stream_guard.history.database",
-    "serve": "stream_guard.serve.assembly stream_guard.page.mounting",
+    "serve": "stream_guard.serve.assembly stream_guard.page.app",
     "sinks": "httpx stream_guard_sinks.http",
     "testing": "hypothesis stream_guard.testing.laws",
 }

@@ -18,8 +18,7 @@ import pytest
 
 from stream_guard.judge.model import ToolCall
 from stream_guard.ports import Record
-from stream_guard.sources.exports import CONTENT_TYPES
-from stream_guard.sources.receiver import OtlpReceiver
+from stream_guard.sources.receiver import CONTENT_TYPES, OtlpReceiver
 from stream_guard.storage.spool import Spool
 from tests.collector.building import collector
 from tests.integration.test_telemetry_receiver import free_port

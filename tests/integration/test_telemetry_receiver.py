@@ -13,7 +13,7 @@ from stream_guard.running.assembly import Assembly
 from stream_guard.running.embedded import RunOptions, open_run
 from stream_guard.serve.assembly import open_server
 from stream_guard.settings import ApiSettings, HistorySettings, ReceiverSettings, Settings
-from stream_guard.sources.exports import JSON, PROTOBUF
+from stream_guard.sources.receiver import JSON, PROTOBUF
 from tests.formats.telemetry import otlp_current, otlp_proto
 
 POLICY = {"rules": [{"id": "no-refunds", "kind": "no_call", "params": {"tool": "issue_refund"}}]}

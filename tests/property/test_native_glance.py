@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from stream_guard_formats.native.decoder import NativeDecoder
-from stream_guard_formats.native.glance import session_at_glance
+from stream_guard_formats.native.decoder import NativeDecoder, session_at_glance
 
 from stream_guard import EVENT_KINDS, Record
 from stream_guard.decoding.dead_letters import DeadLetters

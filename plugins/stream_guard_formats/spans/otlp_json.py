@@ -11,8 +11,8 @@ from stream_guard import DecodeError, Event, Json, JsonDecoder, Record
 from stream_guard_formats.conversation import MAX_ID
 from stream_guard_formats.reading import as_object, number_in, object_at, objects_in, text_at
 from stream_guard_formats.spans.log_records import AgentLogRecord, is_about_agents, log_name, logged_spans, trace_of_log
-from stream_guard_formats.spans.otlp_base import OtlpDecoder
 from stream_guard_formats.spans.raw_spans import RawSpan, SpanKind
+from stream_guard_formats.spans.stitching import OtlpDecoder
 
 _LATEST: Final = 253_402_300_800.0
 _KINDS: Final[dict[str, SpanKind]] = {

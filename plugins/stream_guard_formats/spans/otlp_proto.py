@@ -13,9 +13,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from stream_guard import DecodeError, Event, Json, Memory, Record
 from stream_guard_formats.reading import text_at
 from stream_guard_formats.spans.log_records import AgentLogRecord, is_about_agents, log_name, logged_spans, trace_of_log
-from stream_guard_formats.spans.otlp_base import OtlpDecoder
 from stream_guard_formats.spans.otlp_json import OtlpJsonDecoder, nanoseconds
 from stream_guard_formats.spans.raw_spans import RawSpan, SpanKind
+from stream_guard_formats.spans.stitching import OtlpDecoder
 
 _MAX_DEPTH = 50
 _KINDS: Final[dict[int, SpanKind]] = {2: "server", 3: "client"}

@@ -4,21 +4,121 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from heapq import heappop, heappush
 from math import inf
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from stream_guard import Event, Memory, Record
-from stream_guard_formats.conversation import Conversation, check_session_id
+from stream_guard import Decoder, Event, Json, Memory, Record
+from stream_guard_formats.conversation import Conversation, check_session_id, label
 from stream_guard_formats.reading import digest
 from stream_guard_formats.spans.call_views import args_digest
 from stream_guard_formats.spans.conventions import RESULT_NAMES, read_span, session_of, sort_of
 from stream_guard_formats.spans.conversation_history import ConversationHistory
-from stream_guard_formats.spans.otlp_sessions import has_content, join_logs, labels_of
+from stream_guard_formats.spans.log_records import MESSAGES
 from stream_guard_formats.spans.raw_spans import RawSpan, Span
 from stream_guard_formats.spans.span_reader import SpanReader, by_time
+
+# Exports of OTLP become sessions at once: one for each conversation that is named, else one for each trace.
+#
+# Log records may hold the content of a span. They are joined with it here.
+
+
+_MAX_REMEMBERED: Final = 10_000
+
+
+class OtlpSessions:
+    """Turns each export into events at once; nothing waits for a later record.
+
+    A record may leave out the conversation that an earlier record of its trace named, so the conversations of the
+    last 10,000 traces are summarise. A span without content may come after log records that hold its content, so
+    the ids of such spans are summarise too, and the span gives no events.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, str] = OrderedDict()  # by trace
+        self._in_logs: OrderedDict[str, bool] = OrderedDict()  # spans whose content came in log records
+
+    def read(self, spans: Sequence[RawSpan], logged: Sequence[RawSpan], service: str, record: Record) -> list[Event]:
+        """Return the events of an export, session by session.
+
+        ``logged`` are spans made of its log records, which are from ``service``.
+        """
+        del record  # nothing waits, so what it brings stands where it does
+        for raw in (*spans, *logged):
+            if session_id := session_of(raw.attributes):
+                _remember(self._sessions, raw.trace_id, session_id)
+        for raw in logged:
+            _remember(self._in_logs, raw.span_id, True)
+        by_session: dict[str, list[RawSpan]] = {}
+        for raw in join_logs(spans, logged):
+            if raw.span_id not in self._in_logs or has_content(raw):
+                by_session.setdefault(self._sessions.get(raw.trace_id, raw.trace_id), []).append(raw)
+        events: list[Event] = []
+        for session_id, raws in by_session.items():
+            conversation = Conversation(session_id, labels=labels_of(raws, service))
+            events += SpanReader(conversation).read([read_span(raw) for raw in raws])
+        return events
+
+    def elapse(self, seconds: float) -> list[Event]:
+        """Return nothing: nothing waits."""
+        del seconds
+        return []
+
+    def finish(self) -> list[Event]:
+        """Return nothing: nothing is held back."""
+        return []
+
+
+def labels_of(raws: Sequence[RawSpan], service: str) -> dict[str, str] | None:
+    """Return the labels of all events of a session: the service that its first span is from, else that of its logs."""
+    named = [(raw.start or 0.0, raw.span_id, raw.service) for raw in raws if raw.service]
+    service = min(named)[2] if named else service
+    return {"service": label(service)} if service else None
+
+
+def join_logs(spans: Sequence[RawSpan], logged: Sequence[RawSpan]) -> list[RawSpan]:
+    """Return the spans with the attributes from their log records, and the logged spans that have no span here."""
+    if not logged:
+        return list(spans)
+    left: dict[str, RawSpan] = {}
+    for raw in sorted(logged, key=lambda one: one.start or 0.0):
+        before = left.get(raw.span_id)
+        left[raw.span_id] = raw if before is None else _join(before, raw)
+    joined = [
+        raw._replace(attributes=raw.attributes | found.attributes) if (found := left.pop(raw.span_id, None)) else raw
+        for raw in spans
+    ]
+    return [*joined, *left.values()]
+
+
+def _join(before: RawSpan, raw: RawSpan) -> RawSpan:
+    """Return the log records of one call as one span. Messages that came in several records follow each other."""
+    both = before.attributes | raw.attributes
+    for name in MESSAGES:
+        one, other = before.attributes.get(name), raw.attributes.get(name)
+        if one and other and one != other and isinstance(one, list) and isinstance(other, list):
+            both[name] = [*one, *(message for message in other if message not in one)]
+        else:
+            both[name] = other or one
+    ends = [time for time in (before.end, raw.end, raw.start) if time is not None and time != before.start]
+    return before._replace(attributes=both, end=max(ends, default=None))
+
+
+def has_content(raw: RawSpan) -> bool:
+    """Whether a span has inputs or outputs."""
+    span = read_span(raw)
+    return span.inputs is not None or span.outputs is not None
+
+
+def _remember(table: OrderedDict[str, Json], key: str, value: Json) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > _MAX_REMEMBERED:
+        table.popitem(last=False)
+
 
 # Names of rows: the clock, or a letter and the id of a trace or a conversation. A row of waiting spans has a number
 # behind its letter.
@@ -542,3 +642,50 @@ def becomes_events(raw: RawSpan) -> bool:
 def is_model_log(raw: RawSpan) -> bool:
     """Whether log records describe a call to a model that has a span of its own."""
     return not raw.parent_id and "span.type" not in raw.attributes
+
+
+# The base of the OTLP decoders, for both encodings: spans may wait until their session is known.
+
+
+# Seconds of event time that spans wait for the one that names their conversation, and for those around them.
+_WAITS: Final = WaitLimits(session=60.0, parents=30.0)
+
+
+class OtlpDecoder(Decoder):
+    """Turns every export into events at once. A copy with a memory lets spans wait until their session is known."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it may hold events back: spans wait for the one that names their session."""
+        return True
+
+    lateness: Final = 5.0  # spans are sent when they end, so they come in the order of their ends
+
+    def __init__(self, *, strict_keys: bool = True, waits: WaitLimits = _WAITS) -> None:
+        super().__init__(strict_keys=strict_keys)
+        self._waits = waits
+        self._sessions: OtlpSessions | Stitcher = OtlpSessions()
+
+    @classmethod
+    def configure(cls, settings: Any) -> Self:
+        """Return a decoder for the settings under ``decode``."""
+        waits = WaitLimits(settings.decode.trace_wait, settings.decode.parent_wait)
+        return cls(strict_keys=settings.decode.strict_keys, waits=waits)
+
+    def remember(self, memory: Memory) -> Self:
+        """Return a copy that lets spans wait, and keeps them in ``memory``."""
+        holding = copy(self)
+        holding._sessions = Stitcher(memory, self._waits)  # noqa: SLF001  # of its own class
+        return holding
+
+    def share(self, other: OtlpDecoder) -> None:
+        """Use the sessions of another decoder, so that spans that either reads are joined."""
+        self._sessions = other._sessions
+
+    def elapse(self, seconds: float) -> Sequence[Event]:
+        """Advance the clock by seconds in which no record came. Return the events whose wait is over."""
+        return self._sessions.elapse(seconds)
+
+    def finish(self) -> Sequence[Event]:
+        """Return the events of all spans that wait. No further record will come."""
+        return self._sessions.finish()

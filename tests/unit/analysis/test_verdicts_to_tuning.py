@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stream_guard.analysis.exceptions import NoExceptionError, propose_exception
-from stream_guard.analysis.tuning import advise
+from stream_guard.analysis.labels import advise
 from stream_guard.history.verdicts import VerdictCounts
 from stream_guard.judge.conditions import Condition
 from stream_guard.judge.model import Event, ToolCall, Turn

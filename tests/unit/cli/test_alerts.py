@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stream_guard.cli.listing import parse_since, parse_time
+from stream_guard.cli.forms import parse_since, parse_time
 from stream_guard.errors import SettingsError
 from tests.unit.cli.kept_alerts import KeptAlerts
 

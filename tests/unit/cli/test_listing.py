@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from stream_guard.cli.listing import print_table, undisguised
+from stream_guard.cli.forms import print_table, undisguised
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.cli.listing import find_name
+from stream_guard.cli.forms import find_name
 from stream_guard.errors import SettingsError
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from stream_guard.cli.app import app
-from stream_guard.cookbook.recipes import read_recipes
+from stream_guard.cookbook.ranking import read_recipes
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.testing.policy_tests import run_policy_tests

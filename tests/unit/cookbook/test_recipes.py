@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.cookbook.recipes import read_recipes
+from stream_guard.cookbook.ranking import read_recipes
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

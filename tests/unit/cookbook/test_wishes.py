@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from stream_guard.cookbook.ranking import Ranked, Shelf, stems, subjects
-from stream_guard.cookbook.recipes import kind_candidate, kind_policy, read_recipes, recipe_candidate
+from stream_guard.cookbook.ranking import (
+    Ranked,
+    Shelf,
+    kind_candidate,
+    kind_policy,
+    read_recipes,
+    recipe_candidate,
+    stems,
+    subjects,
+)
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.testing.policy_tests import run_policy_tests

@@ -8,8 +8,8 @@ from functools import cache
 import pytest
 
 from stream_guard.judge.model import Event
+from stream_guard.learning.candidates import Learned
 from stream_guard.learning.judging import as_policy
-from stream_guard.learning.learned import Learned
 from stream_guard.learning.learning import learn
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate

@@ -15,8 +15,8 @@ from stream_guard.learning.facts import Facts
 from stream_guard.learning.learning import FOLDS, find_tasks, fold_of
 from stream_guard.learning.miners.arguments import mine_arguments, mine_callers
 from stream_guard.learning.miners.counts import mine_bands, mine_counts
+from stream_guard.learning.miners.lookups import mine_provenance
 from stream_guard.learning.miners.orders import mine_orders, mine_sequences
-from stream_guard.learning.miners.provenance import mine_provenance
 from tests.unit.learning.desk import Desk
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream_guard.page.rendering import session_path, shown, shown_json
+from stream_guard.page.parts import session_path, shown, shown_json
 
 
 @pytest.mark.parametrize(

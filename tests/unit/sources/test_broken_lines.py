@@ -16,7 +16,7 @@ from stream_guard.ports import Record
 from stream_guard.settings import DecodeSettings
 from stream_guard.sources import open_source
 from stream_guard.sources.documents import DocumentSplitter
-from stream_guard.sources.stdin import PipeSource
+from stream_guard.sources.lines import PipeSource
 
 BROKEN = [
     "{",

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
-from stream_guard.sources import archive, expansion, open_source, packing
-from stream_guard.sources.expansion import ExpansionError, check_expansion
+from stream_guard.sources import archive, open_source, packing
+from stream_guard.sources.packing import ExpansionError, check_expansion
 from tests.unit.sources.lying_parquet import LIES, write
 
 MB = 1 << 20
@@ -160,8 +160,8 @@ def test_packed_lines_that_repeat_themselves_are_read(tmp_path: Path, small_limi
 @given(packed=st.integers(0, 2**40), unpacked=st.integers(0, 2**50))
 def test_expansion_is_refused_beyond_both_limits_only(packed: int, unpacked: int) -> None:
     try:
-        check_expansion(packed, unpacked, expansion.FREE)
+        check_expansion(packed, unpacked, packing.FREE)
     except ExpansionError:
-        assert unpacked > max(expansion.FREE, 1000 * packed)
+        assert unpacked > max(packing.FREE, 1000 * packed)
     else:
-        assert unpacked <= max(expansion.FREE, 1000 * packed)
+        assert unpacked <= max(packing.FREE, 1000 * packed)

@@ -23,9 +23,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
-from stream_guard.sources.exports import JSON, PROTOBUF
 from stream_guard.sources.otlp import open_otlp, parse_target
-from stream_guard.sources.receiver import OtlpReceiver
+from stream_guard.sources.receiver import JSON, PROTOBUF, OtlpReceiver
 from stream_guard.storage.spool import Spool
 
 EXPORT = json.dumps({"resourceSpans": []}).encode()

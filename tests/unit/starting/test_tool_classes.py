@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stream_guard.starting.tool_classes import guess_class, words_of
+from stream_guard.starting.survey import guess_class, words_of
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stream_guard_tokens.file import MountedToken
+from stream_guard_tokens.command import MountedToken
 
 from stream_guard.errors import SettingsError, TokenError
 from stream_guard.kafka.tokens import token_keeper
