@@ -28,7 +28,7 @@ from stream_guard.judge.spec import Policy
 from stream_guard.kafka.address import SCHEME
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.checkpoint import sink_positions
-from stream_guard.running.replay import GIVEN_META, REPORTED_META, Given, Replay, ReplaySummary
+from stream_guard.running.replay import GIVEN_META, Given, Replay, ReplaySummary
 from stream_guard.storage.stores import CheckpointStore
 
 _WHAT_META: Final = "replay"
@@ -107,9 +107,7 @@ def run_job(
 def _given_before(progress: CheckpointStore | None) -> Given:
     """Return how far the findings of an earlier run went."""
     known = {} if progress is None else progress.meta()
-    if GIVEN_META in known:
-        return msgspec.json.decode(known[GIVEN_META], type=Given)
-    return Given(frozenset(msgspec.json.decode(known.get(REPORTED_META, b"[]"))))
+    return msgspec.json.decode(known[GIVEN_META], type=Given) if GIVEN_META in known else Given()
 
 
 def _open_progress(job: Job, assembly: Assembly) -> CheckpointStore | None:

@@ -24,8 +24,14 @@ from stream_guard.kafka.address import SCHEME
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Source
 from stream_guard.running.assembly import Assembly
-from stream_guard.running.replay import LocalWorker, ShareReader, ShareWorker, can_be_shared, without_eviction
-from stream_guard.running.replay_process import ProcessWorker
+from stream_guard.running.replay import (
+    LocalWorker,
+    ProcessWorker,
+    ShareReader,
+    ShareWorker,
+    can_be_shared,
+    without_eviction,
+)
 from stream_guard.settings import Settings
 from stream_guard.sources import is_written, open_source
 from stream_guard.sources.chaining import ChainedSource

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stream_guard.running.assembly import Assembly
     from stream_guard.running.reload import ReloadingPolicy
     from stream_guard.settings import LogSettings, Settings, StatusSettings
-    from stream_guard.worker.health import Health
+    from stream_guard.worker.assembly import Health
     from stream_guard.worker.rollouts import PreparedRollout, RolloutLog
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def worker(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard.observability.metrics import Metrics
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
-    from stream_guard.worker.health import Health
+    from stream_guard.worker.assembly import Health
 
     try:
         from stream_guard.worker.assembly import WorkerParts, refuse_change

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
 from stream_guard.sources.marks import FileMark
+from stream_guard.storage.stores import CheckpointStore, MemoryStore
 
 SINK_META: Final = "sink:"
 SOURCE_META: Final = "source"
@@ -15,18 +16,8 @@ FILES_META: Final = "files"
 DEAD_LETTERS_META: Final = "dead_letters"
 WATERMARK_META: Final = "watermark"
 
-
-class Checkpoint(Protocol):
-    """Where progress is written down. A run without one starts from the beginning each time."""
-
-    def commit(self, meta: Mapping[str, bytes]) -> None:
-        """Write everything that was put, and the meta data, in one transaction."""
-
-    def meta(self) -> Mapping[str, bytes]:
-        """Return the meta data of the last commit."""
-
-    def size(self) -> int:
-        """Return how many bytes it has."""
+Checkpoint: TypeAlias = CheckpointStore | MemoryStore
+"""Where progress is written down. A run without one starts from the beginning each time."""
 
 
 def source_positions(checkpoint: Checkpoint | None) -> dict[str, int]:

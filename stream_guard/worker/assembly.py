@@ -15,15 +15,15 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.decoding.wrapping import Watch, watched
 from stream_guard.errors import SettingsError
+from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.spec import Policy
+from stream_guard.observability.status import StallDetector
 from stream_guard.observability.steady_clock import receiver_time, steady_time
 from stream_guard.ports import Decoder
 from stream_guard.redaction import redact_text
 from stream_guard.settings import Settings
-from stream_guard.worker.cross_session.receiver import ReceivingPartition
-from stream_guard.worker.cross_session.sender import CLOCKS, CrossSessionSender
-from stream_guard.worker.health import Health
+from stream_guard.worker.cross_session import CLOCKS, CrossSessionSender, ReceivingPartition
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rekeying import RekeyedPartition, Rekeyer, StatelessDecoder
 from stream_guard.worker.rollouts import (
@@ -42,6 +42,29 @@ from stream_guard.worker.stages import BatchProcessor, Outbox, PartitionFactory,
 _SHOWN: Final = 80  # characters of a session's id in a message
 
 _logger = logging.getLogger(__name__)
+
+
+class Health:
+    """Whether the worker is ready for work, and whether it is stuck: read by the thread that answers /readyz."""
+
+    def __init__(self, counts: Counts, *, patience: float) -> None:
+        self._counts = counts
+        self._stall = StallDetector(patience=patience)
+        self._reasons: Sequence[str] = ("the worker has not started",)
+
+    def update(self, reasons: Sequence[str], lag: int, handled: int) -> None:
+        """Set the reasons why the worker is not ready, the lag in records, and the number of handled records."""
+        self._reasons = reasons
+        self._counts.lag = lag
+        self._stall.feed(handled, lag)
+
+    def unready(self) -> Sequence[str]:
+        """Return the reasons why the worker is not ready; none when it is."""
+        return self._reasons
+
+    def stuck(self) -> str:
+        """Return the reason to restart the worker, or an empty text."""
+        return self._stall.reason()
 
 
 @dataclass(frozen=True, slots=True)

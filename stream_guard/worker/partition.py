@@ -14,9 +14,7 @@ from stream_guard.judge.model import Finding
 from stream_guard.pipeline import Pipeline
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.admission import PartitionAdmission
-from stream_guard.worker.cross_session.outgoing import OutgoingEvent, OutgoingEvents
-from stream_guard.worker.lanes import TenantLanes, by_share
+from stream_guard.worker.admission import OutgoingEvent, OutgoingEvents, PartitionAdmission, TenantLanes, by_share
 from stream_guard.worker.rows import PartitionStore, RowChange
 
 
@@ -86,7 +84,10 @@ class SessionPartition:
         return self._admission.foreign_keys
 
     def read_until(self, measured: float | None) -> float | None:
-        """Return the wall time before which all that was written for the partition is folded; None when unknown."""
+        """Return the wall time before which all that was written for the partition is folded; None when unknown.
+
+        ``measured`` is the same for the topics that it reads itself.
+        """
         return measured
 
     def take_outgoing(self) -> list[tuple[int, OutgoingEvent]]:

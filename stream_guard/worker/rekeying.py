@@ -57,7 +57,6 @@ class SourceClock(NamedTuple):
     read_until: float
 
 
-_encode_clock: Final = msgspec.msgpack.Encoder().encode
 _decode_clock: Final = msgspec.msgpack.Decoder(SourceClock).decode
 _NOT_A_RECORD: Final = -1  # the offset in the origin of a clock; an earlier version skips it as applied
 
@@ -220,7 +219,7 @@ class StatelessDecoder(Decoder):
 
 def _clock_record(clock: SourceClock) -> Outgoing:
     origin = RecordOrigin("", clock.source, _NOT_A_RECORD)
-    return Outgoing(None, _encode_clock(clock), ((ORIGIN_HEADER, _encode(origin)),))
+    return Outgoing(None, _encode(clock), ((ORIGIN_HEADER, _encode(origin)),))
 
 
 def _is_clock(record: Record) -> bool:

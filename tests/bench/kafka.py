@@ -114,8 +114,7 @@ async def work(address: str, topics: list[str], watch: Stopwatch) -> None:
     from stream_guard.registry import build_registry
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
-    from stream_guard.worker.assembly import WorkerParts
-    from stream_guard.worker.health import Health
+    from stream_guard.worker.assembly import Health, WorkerParts
     from stream_guard.worker.kafka.process import run_worker
 
     gc.set_threshold(YOUNG_OBJECTS)

@@ -25,8 +25,7 @@ from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings, load_settings
-from stream_guard.worker.assembly import WorkerParts, build_stages
-from stream_guard.worker.health import Health
+from stream_guard.worker.assembly import Health, WorkerParts, build_stages
 from stream_guard.worker.kafka.topics import KafkaOutbox
 from stream_guard.worker.rows import RowChange
 from stream_guard.worker.stages import TopicPartition, TopicRouter

@@ -27,9 +27,13 @@ from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
-from stream_guard.worker.cross_session.messages import ClockMessage, EventMessage, encode_message
-from stream_guard.worker.cross_session.receiver import ReceivingPartition
-from stream_guard.worker.cross_session.stale_senders import FurthestWatermarks
+from stream_guard.worker.cross_session import (
+    ClockMessage,
+    EventMessage,
+    FurthestWatermarks,
+    ReceivingPartition,
+    encode_message,
+)
 from stream_guard.worker.rows import KEY_STATES, PartitionStore
 from tests.worker.fleet import Fleet
 from tests.worker.partitions import Rows, write

@@ -32,8 +32,7 @@ from stream_guard.ports import Record, Sink
 from stream_guard.registry import build_registry
 from stream_guard.running.assembly import Assembly
 from stream_guard.settings import Settings
-from stream_guard.worker.assembly import WorkerParts, prepare_rollouts, session_partitions
-from stream_guard.worker.health import Health
+from stream_guard.worker.assembly import Health, WorkerParts, prepare_rollouts, session_partitions
 from stream_guard.worker.partition import SessionPartition
 from stream_guard.worker.rollouts import (
     PartitionPolicies,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stream_guard.running.replay_process import ProcessWorker
+from stream_guard.running.replay import ProcessWorker
 
 ROOT = Path(__file__).parents[3]
 _marks: list[str] = []  # what the process that leads has said; a fresh one knows nothing of it
