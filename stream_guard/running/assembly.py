@@ -307,7 +307,6 @@ class Assembly:
         self,
         targets: Sequence[str],
         form: str,
-        counts: Counts | None = None,
         *,
         dead_letters: str | Path | None = None,
         strict: bool = False,
@@ -316,7 +315,7 @@ class Assembly:
     ) -> RecordedEvents:
         """Return the events of recordings, in the order of the targets. ``places`` learns where each stands."""
         decoder = self.make_decoder(form, tenants=tenants, recorded=True)
-        letters = self.open_dead_letters(dead_letters, form, counts if counts is not None else Counts())
+        letters = self.open_dead_letters(dead_letters, form, Counts())
         return RecordedEvents(
             targets, decoder, self.settings, letters, lateness=self.lateness(form), strict=strict, places=places
         )

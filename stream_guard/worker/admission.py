@@ -72,7 +72,6 @@ class PartitionAdmission:
         self._has_tenants = has_tenants
         self._tag = self._horizon = -1
         self.session_of: dict[int, str] = {}  # by offset: whose events a record was passed on for; the others are not
-        self.redelivered = 0
         self.foreign_keys = 0  # events whose record has a key that is not their session's id
 
     def open(self, tag: int) -> None:
@@ -92,7 +91,6 @@ class PartitionAdmission:
         if self._outgoing is not None:
             self._outgoing.begin_event()
         if position <= self._horizon and self._store.has_applied(session_id, self._tag, position):
-            self.redelivered += 1
             out += self._judge.follow(event)
             return False
         if record.key is not None and not self._is_key_of(record.key, session_id):

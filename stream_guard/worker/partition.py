@@ -74,11 +74,6 @@ class SessionPartition:
         return self._judging.watermark
 
     @property
-    def redelivered(self) -> int:
-        """How many records and events came that are in the state already."""
-        return self._admission.redelivered
-
-    @property
     def foreign_keys(self) -> int:
         """How many events came under a key that is not their session's id."""
         return self._admission.foreign_keys
@@ -105,7 +100,6 @@ class SessionPartition:
         tag = self._store.tag_of(topic)
         applied = self._store.applied.get(tag, -1)
         first_new = next((at for at, record in enumerate(records) if record.position > applied), len(records))
-        self._admission.redelivered += first_new
         if first_new < len(records):
             self._admission.open(tag)
             self._judge(records[first_new:] if first_new else records, out)

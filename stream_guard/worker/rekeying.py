@@ -198,7 +198,6 @@ class RekeyedPartition(SessionPartition):
         source = crc32(f"{origin.topic}/{origin.partition}".encode())
         position = origin.offset << _ORDINAL_BITS | origin.ordinal
         if position <= self._store.origins.get(source, -1):
-            self._admission.redelivered += 1
             return None
         self._store.origins[source] = position
         if origin.session_id:

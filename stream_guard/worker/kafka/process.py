@@ -300,17 +300,16 @@ def _explain(failure: BaseException) -> StreamGuardError:
 class BrokerHealth:
     """Pings the cluster, and knows since when it has not answered. The clients retry for ever and do not report it."""
 
-    def __init__(self, client: Any, kafka: KafkaSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Any, kafka: KafkaSettings) -> None:
         self._client = client
         self._kafka = kafka
         self._patience = kafka.patience
-        self._clock = clock
-        self._answered = self._sent = clock()
+        self._answered = self._sent = time.monotonic()
         self._request: asyncio.Future[bool] | None = None
 
     def check(self) -> None:
         """Read the response, if there is one, and send the next request; raise SourceError after the patience."""
-        now = self._clock()
+        now = time.monotonic()
         request = self._request
         if request is not None and request.done():
             if not request.cancelled() and request.exception() is None and request.result():
@@ -333,4 +332,4 @@ class BrokerHealth:
         return [f"no broker has answered for {silence:.0f} s"] if silence > 3 * PING else []
 
     def _silence(self) -> float:
-        return self._clock() - self._answered
+        return time.monotonic() - self._answered
