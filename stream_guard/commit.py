@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.ports import Record
 
 UnreadableRecord: TypeAlias = tuple[Record, str]
@@ -24,16 +25,6 @@ UnreadableRecord: TypeAlias = tuple[Record, str]
 Judged = TypeVar("Judged")
 Written = TypeVar("Written")
 Told = TypeVar("Told")
-
-
-class Letters(Protocol):
-    """Where dead letters are kept."""
-
-    def add(self, record: Record, reason: str) -> None:
-        """Keep a record with the reason."""
-
-    def flush(self) -> int:
-        """Make durable what was taken; return the position for the checkpoint."""
 
 
 class HeldLetters:
@@ -68,7 +59,7 @@ class Commit(Generic[Judged]):
     def __init__(
         self,
         keep: Callable[[Judged], Mapping[str, int]],
-        letters: Letters | None = None,
+        letters: DeadLetters | None = None,
         abandon: Callable[[], None] = lambda: None,
     ) -> None:
         self._keep = keep

@@ -17,7 +17,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.commit import Commit, Letters, UnreadableRecord
+from stream_guard.commit import Commit, UnreadableRecord
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import StoreError
 from stream_guard.guard.clocks import ReceiverClock
 from stream_guard.guard.decisions import decision_event
@@ -124,7 +125,7 @@ class Gate:
             self.decisions[ruling.action] += 1
             return ruling
 
-    def keep_letters(self, letters: Letters) -> None:
+    def keep_letters(self, letters: DeadLetters) -> None:
         """Keep the dead letters that come along with events."""
         self._commit = Commit(self._tell_left, letters)
 

@@ -20,7 +20,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from stream_guard.commit import Commit, Letters, Positions
+from stream_guard.commit import Commit, Positions
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.selection import EventSelection
 from stream_guard.errors import SourceError, StreamGuardError
@@ -249,7 +250,7 @@ class Replay:
         self,
         workers: Sequence[ShareWorker],
         keep: Callable[[list[Finding]], Mapping[str, int]],
-        letters: Letters,
+        letters: DeadLetters,
         *,
         batch: int,
         given: Given | None = None,

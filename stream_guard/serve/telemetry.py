@@ -9,7 +9,8 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Final, TypeVar
 
-from stream_guard.commit import HeldLetters, Letters
+from stream_guard.commit import HeldLetters
+from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import StreamGuardError
 from stream_guard.judge.memory import DecoderMemory
@@ -43,7 +44,9 @@ class TelemetryFeed:
     that cannot be judged at all is a dead letter.
     """
 
-    def __init__(self, source: OtlpSource, decoder: Decoder, letters: Letters, service: Service, stop: Flag) -> None:
+    def __init__(
+        self, source: OtlpSource, decoder: Decoder, letters: DeadLetters, service: Service, stop: Flag
+    ) -> None:
         self._source, self._service, self._stop = source, service, stop
         service.gate.keep_letters(letters)
         self._letters = HeldLetters()
