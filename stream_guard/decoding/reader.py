@@ -11,7 +11,6 @@ import xxhash
 from msgspec.structs import replace
 
 from stream_guard.errors import DecodeError
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import (
     RESERVED,
     Event,
@@ -23,6 +22,7 @@ from stream_guard.judge.model import (
     UserMessage,
     check_session_id,
 )
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.ports import Decoder, Memory, Record
 from stream_guard.storage.stores import MemoryStore
 

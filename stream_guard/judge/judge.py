@@ -27,9 +27,8 @@ from stream_guard.judge.identity import content_digest, derived_id, own_id
 from stream_guard.judge.index import CrossSessionRules
 from stream_guard.judge.kept import KeptSessions
 from stream_guard.judge.limits import Limits
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import RESERVED, Event, Finding, GateDecision, SessionEnd, ToolCall, check_session_id
-from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers, Store
+from stream_guard.judge.ports import NO_ANSWERS, Answer, DecoderMemory, JudgeAnswers, Store
 from stream_guard.judge.rows import pack, unpack
 from stream_guard.judge.rule import Mode, State
 from stream_guard.judge.session import ENDED, LIVE, RESTING, OpenCall, Session

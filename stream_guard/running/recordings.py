@@ -9,8 +9,8 @@ from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import SourceError
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.ports import Decoder, Record
 from stream_guard.settings import Settings
 from stream_guard.sources import open_source

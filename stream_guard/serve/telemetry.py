@@ -13,9 +13,8 @@ from stream_guard.commit import HeldLetters
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import EventReader
 from stream_guard.errors import StreamGuardError
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event
-from stream_guard.judge.ports import DECODER_ROWS, PROGRESS_ROWS, Store
+from stream_guard.judge.ports import DECODER_ROWS, PROGRESS_ROWS, DecoderMemory, Store
 from stream_guard.ports import Decoder, Record
 from stream_guard.serve.service import EVENTS_AT_ONCE, Service
 from stream_guard.sources.otlp import OtlpSource

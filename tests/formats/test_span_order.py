@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import stream_guard as sg
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event, Turn, UserMessage
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.ports import Record
 from stream_guard.settings import Settings
 from stream_guard.storage.stores import MemoryStore

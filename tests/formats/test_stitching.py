@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from stream_guard.cli.app import app
 from stream_guard.errors import DecodeError
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event, ToolResult, Turn, UserMessage
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.ports import Record
 from stream_guard.running.assembly import Assembly
 from stream_guard.storage.stores import CheckpointStore, MemoryStore

@@ -20,8 +20,8 @@ from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.memory import DecoderMemory
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.pipeline import Pipeline
 from stream_guard.policy.load import load_policy
 from stream_guard.ports import Record

@@ -10,7 +10,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.decoding.reader import EventReader, with_memory
-from stream_guard.judge.memory import DecoderMemory
+from stream_guard.judge.ports import DecoderMemory
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings, Settings
 from stream_guard.storage.stores import MemoryStore
