@@ -1,4 +1,4 @@
-"""What the judge is given: a store for sessions and for what decoders remember, and what judges of words have answered."""
+"""What the judge is given: a store for sessions and what decoders remember, and what judges of words have answered."""
 
 from __future__ import annotations
 
