@@ -17,6 +17,7 @@ from stream_guard.judge.content import (
     FORGOTTEN,
     NO_ANSWER,
     NO_CLOCK,
+    NO_RESPONSES,
     TAKEN_ALIKE,
     UNKNOWN_AGENT,
     UNREADABLE,
@@ -411,7 +412,7 @@ class Reporter:
         self._counts.unevaluable[bound.number] += 1
         self._counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
-        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE):
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE, NO_RESPONSES):
             evaluation.key_state.unevaluable.add(bound.number)
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)

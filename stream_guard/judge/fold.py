@@ -11,6 +11,7 @@ from stream_guard.judge.content import (
     NO_CONTENT,
     NO_FIELD,
     NO_KEY,
+    NO_RESPONSES,
     NO_TEXT,
     NOT_ALL_JUDGED,
     UNREADABLE,
@@ -403,9 +404,16 @@ class Engine:
         self._slots.restore(key_state)
 
     def end(self, key_state: Session, end: SessionEnd, out: Findings, *, index: Index | None = None) -> None:
-        """Call ``on_session_end`` of the rules: the scope of a whole trace ends."""
+        """Call ``on_session_end`` of the rules: the scope of a whole trace ends.
+
+        What listens to responses could not judge a session that told of calls and of no response.
+        """
         for bound in (index or self.local).ends:
             self._end_rule(bound, key_state, end, out)
+        if index is None and key_state.turns == 0 and (key_state.part_active or key_state.part):
+            evaluation = Evaluation(None, key_state, key_state.memory, out)
+            for bound in self.local.listening:
+                self._reporter.count_unevaluable(bound, evaluation, NO_RESPONSES, about_event=False)
 
     def end_part(self, key_state: Session, end: SessionEnd, out: Findings) -> None:
         """Call ``on_session_end`` of the rules that keep a state per user-initiated part, and forget those states."""

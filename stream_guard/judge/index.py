@@ -283,7 +283,7 @@ def _text_index(waiting: Sequence[Entry], where: Where | None) -> TextIndex | No
 class Index:
     """The rules of one key, arranged by the events that trigger them."""
 
-    __slots__ = ("bounds", "calls", "decisions", "ends", "results", "turns", "users")
+    __slots__ = ("bounds", "calls", "decisions", "ends", "listening", "results", "turns", "users")
 
     def __init__(self, bounds: Sequence[BoundRule]) -> None:
         self.bounds = tuple(bounds)
@@ -293,6 +293,7 @@ class Index:
         self.decisions = PlansByTool(*self._entries(GateDecision, None), None)
         self.results = PlansByTool(*self._entries(ToolResult, "tool_result"), "tool_result")
         self.ends = tuple(bound for bound in bounds if bound.end is not None)
+        self.listening = tuple(bound for bound in bounds if overrides(bound.rule, "on_turn"))  # to responses
 
     def plan(self, event: Event) -> Plan | None:
         """Return the rules to run for an event of any kind."""

@@ -102,7 +102,9 @@ def test_the_settings_can_be_used(coding: tuple[Result, Path]) -> None:
     folder = coding[1]
     assert load_settings(folder / "guard" / "settings.yaml").plugins.allow
     checked = ("check", folder / "traces.jsonl", "--policy", folder / "guard" / "policy.yaml")
-    assert run(*checked, "--settings", folder / "guard" / "settings.yaml").exit_code == 0
+    with_settings = (*checked, "--settings", folder / "guard" / "settings.yaml")
+    assert run(*with_settings).exit_code == 4  # calls alone: what listens to responses could not judge
+    assert run(*with_settings, "--allow-inconclusive").exit_code == 0
 
 
 def test_nothing_is_overwritten_without_force(coding: tuple[Result, Path], tmp_path: Path) -> None:

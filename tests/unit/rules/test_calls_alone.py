@@ -34,7 +34,7 @@ def judged(kind: str, params: dict[str, Any], trace: list[dict[str, Any]]) -> tu
     [
         ("must_confirm_before", {"tool": "delete"}, [*DONE, YES, RUNS], (0, True)),
         ("must_confirm_before", {"tool": "delete"}, [*DONE, YES, RUNS, RUNS], (1, True)),
-        ("must_confirm_before", {"tool": "delete"}, [*DONE, {"user": "No."}, RUNS], (1, False)),
+        ("must_confirm_before", {"tool": "delete"}, [*DONE, {"user": "No."}, RUNS], (1, True)),
         ("must_confirm_before", {"tool": "delete"}, [ANSWER, *DONE, YES, RUNS], (0, False)),
         ("must_confirm_before", {"tool": "delete"}, [{"turn": None, "at": 5}, *DONE, YES, RUNS], (1, False)),
         ("must_complete", {}, [{"user": "Go."}, *DONE, {"end": "closed"}], (0, True)),

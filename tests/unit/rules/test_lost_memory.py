@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
+from stream_guard.judge.content import NO_RESPONSES
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Action, Decision, Event, Json, ToolCall
 from stream_guard.policy.load import load_policy
@@ -357,7 +358,8 @@ def found(rule: str, trace: Steps) -> tuple[int, int]:
     """Return how many findings a rule has in a trace, and how many events it could not judge."""
     counts = Counts()
     policy = load_policy(f"rules: [{{id: r, {rule}}}]", REGISTRY, file="p.yaml")
-    return len(evaluate(_stamped(trace), policy, counts=counts)), sum(counts.unevaluable.values())
+    findings = evaluate(_stamped(trace), policy, counts=counts)
+    return len(findings), counts.total("unevaluable") - counts.lacking["r", NO_RESPONSES]
 
 
 @pytest.mark.parametrize(("others", "unsure"), [(15, 0), (16, 1), (40, 1)])
