@@ -275,11 +275,6 @@ def kinds_of(database: Database, session_id: str, numbers: Sequence[int]) -> lis
     return [entry.partition(".")[0].partition("~")[0] for (entry,) in rows]
 
 
-def number_of(database: Database, session_id: str, event_id: str) -> int | None:
-    """Return the number of an event in its session, or None when it is not kept."""
-    return numbers_of(database, session_id, [event_id]).get(event_id)
-
-
 def numbers_of(database: Database, session_id: str, event_ids: Iterable[str]) -> dict[str, int]:
     """Return by their ids the numbers of events in their session; those that are not kept are left out."""
     ids = {column(f"{kind}.{event_id}"): event_id for event_id in event_ids for kind in _KINDS}

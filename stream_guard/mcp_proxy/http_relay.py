@@ -32,18 +32,9 @@ PATH: Final = "/mcp"
 # Of one connection, not of the message; and what the client of httpx sets itself.
 _NOT_PASSED: Final = frozenset(
     (
-        *(
-            "host",
-            "content-length",
-            "connection",
-            "keep-alive",
-            "te",
-            "trailer",
-            "transfer-encoding",
-            "upgrade",
-            "expect",
-        ),
-        *("accept-encoding", "proxy-authorization", "proxy-authenticate", "origin", "cookie", "x-stream-guard-token"),
+        *("host", "content-length", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
+        *("expect", "accept-encoding", "proxy-authorization", "proxy-authenticate", "origin", "cookie"),
+        "x-stream-guard-token",
     )
 )
 _SHOWN: Final = ("mcp-session-id", "mcp-protocol-version", "www-authenticate", "retry-after", "cache-control", "allow")

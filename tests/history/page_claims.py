@@ -62,7 +62,7 @@ def events_are_kept_counted_and_forgotten(world: World) -> None:
     finally:
         keeper.close()
     assert [kept.number for kept in kept_events.events_of(world.database, "a")] == [1, 2, 3, 4, 5, 6]
-    assert kept_events.number_of(world.database, "a", "e2") == 3
+    assert kept_events.numbers_of(world.database, "a", ["e2"]) == {"e2": 3}
     assert kept_events.kinds_of(world.database, "a", [3, 6, 9]) == ["ToolCall", "ToolResult"]
     assert kept_events.kept_range(world.database, "a") == (1, 6)
     assert [session.id for _, session in kept_events.sessions(world.database)] == ["a"]
