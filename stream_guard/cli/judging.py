@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 import typer
 from msgspec.structs import replace
 
-from stream_guard.asking.desk import NANOS, worst_case
-from stream_guard.asking.judged_alerts import questions_in
+from stream_guard.asking.desk import NANOS, questions_in, worst_case
 from stream_guard.cli.progress import extent_of_all, show_progress
 from stream_guard.cli.sharing import Job, open_workers
 from stream_guard.decoding.dead_letters import DeadLetters

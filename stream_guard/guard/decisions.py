@@ -1,4 +1,7 @@
-"""From objections to a decision: the strictest action wins, and the decision lists every match."""
+"""From objections to a decision: the strictest action wins, and the decision lists every match.
+
+Which rules an attempt is judged by is known before anything is known of its arguments.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, Literal
 
-from stream_guard.guard.coverage import Coverage
 from stream_guard.judge.content import NO_ANSWER
 from stream_guard.judge.findings import is_answered
 from stream_guard.judge.judge import Judge
@@ -14,6 +16,54 @@ from stream_guard.judge.model import Action, Decision, Finding, GateDecision, Ru
 from stream_guard.judge.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
 from stream_guard.judge.spec import RuleSpec
 from stream_guard.redaction import redact_text
+
+_KNOWN: Final = 4096  # answers kept; agents choose the names of tools and agents
+
+
+class Coverage:
+    """The answer to an attempt that no rule objects to: allow, with the rules that were asked.
+
+    A rule is asked when its kind looks at calls of the tool and its agent is the attempt's or above it. Its ``when``
+    is part of what it is asked.
+    """
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._answers: dict[str, dict[str, Decision]] = {}  # by agent and tool
+        self._known = 0
+
+    def of(self, attempt: ToolCall) -> Decision:
+        """Return the answer; most attempts share one with others of their tool and agent."""
+        if attempt.agent_path:
+            return self._answer(attempt)
+        of_agent = self._answers.get(attempt.agent)  # two lookups take less than a key of two names
+        known = of_agent.get(attempt.tool) if of_agent is not None else None
+        return known if known is not None else self._keep(attempt)
+
+    def _keep(self, attempt: ToolCall) -> Decision:
+        if self._known >= _KNOWN:
+            self._answers.clear()
+            self._known = 0
+        self._known += 1
+        answer = self._answers.setdefault(attempt.agent, {})[attempt.tool] = self._answer(attempt)
+        return answer
+
+    def _answer(self, attempt: ToolCall) -> Decision:
+        judge = self._judge
+        policy = judge.policy
+        attempt = judge.under_its_name(attempt)
+        asked = judge.asked_about(attempt)
+        ids = [spec.id for spec in policy.rules]
+        return Decision(
+            action=Action.ALLOW,
+            policy_version=policy.version,
+            checked=not policy.agents or policy.agents.lists(attempt),
+            rules=RuleCoverage(
+                checked=tuple(name for number, name in enumerate(ids) if number in asked),
+                not_applicable=tuple(name for number, name in enumerate(ids) if number not in asked),
+            ),
+        )
+
 
 _WORDS: Final[dict[Action, Literal["allow", "pause", "block", "terminate_session"]]] = {
     Action.ALLOW: "allow",

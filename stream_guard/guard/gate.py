@@ -93,9 +93,9 @@ class Gate:
         self.database = database
         self.reviews = reviews or Reviews(database, clock=clock)
         self.decisions: Counter[Action] = Counter()
-        self.outgoing = outgoing or _to_nobody
+        self.outgoing = outgoing or (lambda _: None)
         self.reviews.notify = self._notify
-        self._emit = emit or _nowhere
+        self._emit = emit or (lambda _: None)
         self._clock = clock
         self._untold = self.guard.hand_over_alerts()
         self._commit = Commit(self._tell_left)
@@ -254,7 +254,7 @@ class Gate:
         )
 
     def _judge(self, told: ToolCall, attempt: ToolCall) -> _Judged:
-        decision, judged, _ = self.guard.judge(attempt)
+        decision, judged = self.guard.judge(attempt)
         # The arguments as they came: whoever reads them reads them again. The id only where it is the caller's.
         event_id = "" if _is_derived(judged.event_id) else judged.event_id
         self._emit(msgspec.structs.replace(told, event_id=event_id, time=judged.time, asked=True))
@@ -423,14 +423,6 @@ class Gate:
                 statements.run("DELETE FROM sg_rulings WHERE call = ?", call)
 
 
-def _to_nobody(_alerts: Sequence[Alert]) -> None:
-    """Drop the alerts: they are in the history."""
-
-
 def _is_derived(event_id: str) -> bool:
     """Whether an id is made by us, and so not the caller's."""
     return event_id[:1] in ("", "~")
-
-
-def _nowhere(event: Event) -> None:
-    """Drop the event."""

@@ -41,7 +41,6 @@ class JudgedAttempt(NamedTuple):
 
     decision: Decision
     attempt: ToolCall  # as it was judged: with an id and the time it came, its arguments read
-    ends_session: bool  # which was open until now
 
 
 class Guard:
@@ -74,7 +73,7 @@ class Guard:
             limits = (limits or SessionLimits()).model_copy(update={"in_memory": 0, "max_live": NO_LIMIT})
         self._judge = Judge(policy, limits, mode="inline", store=self._store, counts=self.counts, answers=answers)
         # Gets what a judge is to be asked, before the caller gets an answer; returns what nobody will be asked.
-        self.ask: Callable[[Sequence[Finding]], Sequence[Finding]] = _nobody
+        self.ask: Callable[[Sequence[Finding]], Sequence[Finding]] = lambda asked: asked
         if self._is_shared:
             self._judge.share_rows()
         self._skew = self._judge.limits.max_future_skew
@@ -224,7 +223,7 @@ class Guard:
 
     def commit(self) -> None:
         """Write every session to the store; what was told goes out of it."""
-        self._kept((), _nothing)
+        self._kept((), lambda: None)
 
     def _kept(self, events: Sequence[Event], work: Callable[[], Answer], *others: str) -> Answer:
         """Do some work on events and other rows, and return when what it changed is stored, where there is a store."""
@@ -276,17 +275,16 @@ class Guard:
         if action is _ALLOW and objections and self._decider.fails_open(objections):
             self.counts.fail_open += 1
         ended = self._ended.reason(attempt.session_id, self._clock()) if self._ended.are_some else None
-        is_new_end = decision.session_ended and ended is None
-        if is_new_end:
-            self._ended.end(attempt.session_id, decision.reason, self._clock())
-        elif ended is not None:
+        if ended is not None:
             self._ended.end(attempt.session_id, ended, self._clock())
             reason = f"the session was ended: {ended}"
             action = Action.TERMINATE_SESSION
             decision = replace(decision, action=action, reason=reason, session_ended=True)
+        elif decision.session_ended:
+            self._ended.end(attempt.session_id, decision.reason, self._clock())
         if (action is not _ALLOW) is not call.refused:
             self._note_change(attempt, judged, decision)
-        return JudgedAttempt(decision, attempt, is_new_end)
+        return JudgedAttempt(decision, attempt)
 
     def _note_change(self, attempt: ToolCall, judged: Counted, decision: Decision) -> None:
         """Fold a refusal into the rules' states: a blocked confirmation confirms nothing. So for one taken back."""
@@ -335,12 +333,3 @@ class Guard:
             self._looked_through = now if is_due else self._looked_through
         self._judge.make_room()
         self._untidied = 0
-
-
-def _nothing() -> None:
-    """Change nothing."""
-
-
-def _nobody(asked: Sequence[Finding]) -> Sequence[Finding]:
-    """Return the questions: nobody can be asked."""
-    return asked

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questions_in
+from stream_guard.asking.desk import JudgedAlerts, JudgedBatch, questions_in
 from stream_guard.commit import Commit, Positions
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.places import RecordPlaces

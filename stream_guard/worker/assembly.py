@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch
+from stream_guard.asking.desk import JudgedAlerts, JudgedBatch
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.decoding.reader import DeadLetterSink

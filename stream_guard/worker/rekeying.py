@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from stream_guard.asking.judged_alerts import JudgedBatch
+from stream_guard.asking.desk import JudgedBatch
 from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import EventReader
 from stream_guard.judge.counts import Counts

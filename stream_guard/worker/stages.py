@@ -10,7 +10,7 @@ from math import inf
 from typing import Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from stream_guard.alerting.delivery import alerts_of
-from stream_guard.asking.judged_alerts import JudgedAlerts, JudgedBatch, questions_in
+from stream_guard.asking.desk import JudgedAlerts, JudgedBatch, questions_in
 from stream_guard.commit import Commit, HeldLetters, Positions
 from stream_guard.decoding.reader import DeadLetterSink
 from stream_guard.judge.judge import Judge

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.asking.desk import JudgedAlerts
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.judge.counts import Counts

@@ -16,7 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.asking.desk import JudgedAlerts
 from stream_guard.cli.worker import PolicyAdoption
 from stream_guard.commit import Commit
 from stream_guard.decoding.dead_letters import DeadLetters

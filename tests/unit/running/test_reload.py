@@ -12,7 +12,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.alerting.delivery import Delivery
-from stream_guard.asking.judged_alerts import JudgedAlerts
+from stream_guard.asking.desk import JudgedAlerts
 from stream_guard.decoding.dead_letters import DeadLetters
 from stream_guard.errors import PolicyError
 from stream_guard.judge.counts import Counts
