@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 import xxhash
 
-from stream_guard.judge.conditions import Leaf, Unknown
+from stream_guard.judge.conditions import Condition, Leaf, Unknown
 from stream_guard.judge.identity import written
 from stream_guard.judge.model import Event, Json, Scope
 from stream_guard.judge.paths import MISSING, Path, agent_key
@@ -80,8 +80,10 @@ class BoundRule:
         self.tag = fingerprint(spec)
         self.is_twin = False
         self.twin: Any = None  # see ``twins``, where a rule that stops asks about arguments
-        self.gate = _gate(spec, agents)
-        self.may_open = _may_open(spec, agents)
+        self.gate = _gate(spec, agents, spec.when.test if spec.when is not None else None)
+        may_hold = _may_hold(spec.when) if spec.when is not None else None
+        # Whether a gate that is closed may be open for all that the source left out; None: it never may.
+        self.may_open = _gate(spec, agents, may_hold) if may_hold is not None else None
         self.judge_gate = _gate_judge(spec, agents)
         self.gate_leaves = tuple(_gate_leaves(spec))
         sources = [condition.source if condition is not None else None for condition in (spec.when, spec.unless)]
@@ -194,8 +196,15 @@ def _arg_paths(spec: RuleSpec) -> Iterator[tuple[str, ...]]:
     yield from (path.steps[1:] for path in _paths_read(spec) if path.text.startswith("tool.args."))
 
 
-def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
-    written = _written_gate(spec)
+def _gate(spec: RuleSpec, agents: Agents, when: Gate | None) -> Gate | None:
+    """Return the gate of a rule, with this test in the place of its ``when``; None: it is always open."""
+    written = when
+    if spec.unless is not None:
+        unless = spec.unless.test
+        if when is None:
+            written = lambda event, memory: not unless(event, memory)  # noqa: E731  # as short as its neighbours
+        else:
+            written = lambda event, memory: when(event, memory) and not unless(event, memory)  # noqa: E731  # as above
     if not spec.agent:
         return written
     governs = agents.governs(spec.agent)
@@ -204,32 +213,21 @@ def _gate(spec: RuleSpec, agents: Agents) -> Gate | None:
     return lambda event, memory: governs(event) and written(event, memory)
 
 
-def _may_open(spec: RuleSpec, agents: Agents) -> Gate | None:
-    """Return whether a gate that is closed may be open for all that the source left out; None where it never may."""
-    unsure = [leaf for leaf in spec.when.leaves if leaf.lacks is not None] if spec.when is not None else []
-    if spec.when is None or not unsure:
+def _may_hold(when: Condition) -> Gate | None:
+    """Return whether a condition may hold for all that the source left out; None where it never leaves such out."""
+    unsure = [leaf for leaf in when.leaves if leaf.lacks is not None]
+    if not unsure:
         return None
-    when, unless = spec.when, spec.unless.test if spec.unless is not None else _never
-    governs = agents.governs(spec.agent) if spec.agent else _always
 
-    def may_open(event: Event, memory: Set[int]) -> bool:
+    def may_hold(event: Event, memory: Set[int]) -> bool:
         for leaf in unsure:  # mostly, nothing was left out
             if leaf.is_unknown(event, memory):
                 break
         else:
             return False
-        known = when.judge(event, memory, lambda leaf: leaf.is_unknown(event, memory))
-        return known is not False and governs(event) and not unless(event, memory)
+        return when.judge(event, memory, lambda leaf: leaf.is_unknown(event, memory)) is not False
 
-    return may_open
-
-
-def _always(_event: Event) -> bool:
-    return True
-
-
-def _never(_event: Event, _memory: Set[int]) -> bool:
-    return False
+    return may_hold
 
 
 def _gate_judge(spec: RuleSpec, agents: Agents) -> GateJudge:
@@ -254,16 +252,6 @@ def _ungated(spec: RuleSpec, agents: Agents) -> Handler:
     if not spec.agent:
         return handle
     return lambda event, state: handle(event, state) if agents.lists(event) else None
-
-
-def _written_gate(spec: RuleSpec) -> Gate | None:
-    if spec.unless is None:
-        return spec.when.test if spec.when is not None else None
-    unless = spec.unless.test
-    if spec.when is None:
-        return lambda event, memory: not unless(event, memory)
-    when = spec.when.test
-    return lambda event, memory: when(event, memory) and not unless(event, memory)
 
 
 def _key(number: int, spec: RuleSpec) -> Callable[[Event], Address | None] | None:

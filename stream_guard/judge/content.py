@@ -6,7 +6,7 @@ A rule is unevaluable only where its answer hangs on what is missing. A rule abo
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Final, NamedTuple
+from typing import Final
 
 from stream_guard.judge.arguments import looks_like_json, payload_texts
 from stream_guard.judge.bound import BoundRule
@@ -80,14 +80,6 @@ NO_ANSWER: Final = "the answer of a judge"
 FORGOTTEN: Final = "what it had to forget: more came than it remembers"
 
 
-class Standing(NamedTuple):
-    """How a rule meets an event."""
-
-    inside: bool | None  # whether its gate is open; None: that cannot be known
-    lacks: str = ""  # what the gate or the rule itself cannot see
-    blind: bool = False  # the rule itself cannot see it, and must not be asked
-
-
 def is_unreadable(event: Event) -> bool:
     """Whether the event's arguments are a text that is not JSON."""
     # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
@@ -96,13 +88,12 @@ def is_unreadable(event: Event) -> bool:
     return False
 
 
-def enter(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> Standing:
-    """Return how the rule meets the event. ``turns`` and ``memory`` are those of the event's session."""
-    lacks = _rule_lacks(bound, event)
-    inside = bound.judge_gate(event, memory, lambda leaf: _leaf_lacks(leaf, event, turns, memory) != "")
-    if inside is None:
-        return Standing(None, lacks or _gate_lacks(bound, event, turns, memory), blind=bool(lacks))
-    return Standing(inside, lacks, blind=bool(lacks))
+def judge_gate(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> bool | None:
+    """Return whether the gate of a rule is open to an event that leaves something out; None: that cannot be known.
+
+    ``turns`` and ``memory`` are those of the event's session.
+    """
+    return bound.judge_gate(event, memory, lambda leaf: _leaf_lacks(leaf, event, turns, memory) != "")
 
 
 def may_be_asked(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> bool:
@@ -125,14 +116,14 @@ def may_have_missed(bound: BoundRule, event: Event) -> bool:
     return not looks_at_text or any(looks_at_text) or looks_like_json(event.args)  # type: ignore[union-attr]  # see is_unreadable
 
 
-def _rule_lacks(bound: BoundRule, event: Event) -> str:
+def rule_lacks(bound: BoundRule, event: Event) -> str:
     """Return what the rule's handlers need and the event does not have."""
     if not event.captured and bound.reads_content:
         return NO_CONTENT
     return NO_CLOCK if bound.needs_clock and event.time is None else ""
 
 
-def _gate_lacks(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> str:
+def gate_lacks(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> str:
     """Return what the gate needs to be known for certain."""
     found = [lacks for leaf in bound.gate_leaves if (lacks := _leaf_lacks(leaf, event, turns, memory))]
     return found[0] if found else UNKNOWN_AGENT

@@ -6,7 +6,7 @@ The id of a finding is the same in every replay.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, TypeAlias
 from zlib import crc32
 
 import msgspec
@@ -133,29 +133,23 @@ def _with(finding: Finding, detail: str, said: dict[str, Json]) -> Finding:
     return replace(finding, inquiry=None, detail=detail, evidence={**finding.evidence, "judge": said})
 
 
-class Moment(NamedTuple):
-    """What triggered a finding: an event, a deadline or the end, and its event time."""
-
-    at: At
-    time: float | None
-
-
 def make_finding(
     bound: BoundRule,
     hit: Hit,
     event: Event | None,
     key_state: Session,
     address: Address,
-    moment: Moment,
+    at: At,
+    time: float | None,
     suppressed: int,
 ) -> Finding:
     """Return the finding of a hit. Without an event it refers to the last event of the key."""
     spec = bound.spec
-    about = event if event is not None else key_state.make_end("closed", moment.time)
+    about = event if event is not None else key_state.make_end("closed", time)
     index = hit.index if hit.index is not None else event.index if event is not None else None
     key = _key_values(bound, address, key_state)
     return Finding(
-        alert_id=digest(spec.slot, *_whose(bound, event, key_state), *_subject(event, key_state, moment), *key),
+        alert_id=digest(spec.slot, *_whose(bound, event, key_state), *_subject(event, key_state, at, time), *key),
         rule_id=spec.id,
         slot=spec.slot,
         kind=spec.kind,
@@ -163,11 +157,11 @@ def make_finding(
         session_id=about.session_id,
         event_id=about.event_id,
         index=None if index is None or index < 0 else index,
-        time=moment.time,
+        time=time,
         detail=hit.detail,
         evidence=hit.evidence,
         part="/".join(key),
-        at=moment.at,
+        at=at,
         then=spec.then,
         reason=spec.reason,
         shadow=spec.shadow,
@@ -267,15 +261,15 @@ def _whose(bound: BoundRule, event: Event | None, key_state: Session) -> tuple[s
     return key_state.id, event.session_id if event is not None else ""
 
 
-def _subject(event: Event | None, key_state: Session, moment: Moment) -> tuple[str, ...]:
+def _subject(event: Event | None, key_state: Session, at: At, time: float | None) -> tuple[str, ...]:
     """Return what a finding is about: an attempt, another event, a deadline, or the end of a session or of a part."""
     if type(event) is ToolCall:
         return "attempt", event.session_id, attempt_identity(event)
     if event is not None:
         return "event", *event_identity(event)
-    if moment.at == "deadline":
-        return moment.at, str(float(moment.time or 0.0))
-    return moment.at, key_state.end_of_what
+    if at == "deadline":
+        return at, str(float(time or 0.0))
+    return at, key_state.end_of_what
 
 
 def _key_values(bound: BoundRule, address: Address, key_state: Session) -> list[str]:
@@ -328,10 +322,10 @@ class Reporter:
             # As far back too: a stamp from the future must not hold back what comes now.
             if slot.last is not None and abs(time - slot.last) < bound.spec.cooldown:
                 slot.suppressed += 1
-                self._hold_back(bound, hit, evaluation, address, Moment(at, time))
+                self._hold_back(bound, hit, evaluation, address, at, time)
                 return
             suppressed, slot.last, slot.suppressed = slot.suppressed, time, 0
-        finding = make_finding(bound, hit, event, key_state, address, Moment(at, time), suppressed)
+        finding = make_finding(bound, hit, event, key_state, address, at, time, suppressed)
         if event is None and self._derived and "session" in bound.spec.key:
             finding = replace(finding, labels=self._derived.beside(finding.labels, key_state.memory))
         if hit.inquiry is not None:
@@ -341,13 +335,15 @@ class Reporter:
         self._object_to_hit(bound, hit, evaluation, HIT)
         evaluation.findings.append(finding)
 
-    def _hold_back(self, bound: BoundRule, hit: Hit, evaluation: Evaluation, address: Address, moment: Moment) -> None:
+    def _hold_back(
+        self, bound: BoundRule, hit: Hit, evaluation: Evaluation, address: Address, at: At, time: float | None
+    ) -> None:
         """Keep a finding back. A gate is told of it all the same, and a judge asked where an attempt waits for that."""
         self._counts.suppressed += 1
         if hit.inquiry is None:
             self._object_to_hit(bound, hit, evaluation, HELD)
         elif bound.spec.stops:
-            held = make_finding(bound, hit, evaluation.event, evaluation.key_state, address, moment, 0)
+            held = make_finding(bound, hit, evaluation.event, evaluation.key_state, address, at, time, 0)
             self._consult(bound, replace(held, shadow=True), evaluation)
 
     def _object_to_hit(self, bound: BoundRule, hit: Hit, evaluation: Evaluation, cause: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from math import inf
 
 from stream_guard.judge.bound import Address, BoundRule, Handler, lacks_key, overrides
@@ -15,14 +15,15 @@ from stream_guard.judge.content import (
     NO_TEXT,
     NOT_ALL_JUDGED,
     UNREADABLE,
-    Standing,
-    enter,
+    gate_lacks,
     has_text,
     is_unreadable,
+    judge_gate,
     lacks_content,
     lacks_text,
     may_be_asked,
     may_have_missed,
+    rule_lacks,
 )
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.errors import StreamGuardError
@@ -37,7 +38,7 @@ from stream_guard.judge.rule_loop import ANSWERED, RAISED
 from stream_guard.judge.rule_loop import Answer as HandlerAnswer
 from stream_guard.judge.session import RuleSlots, Session, Slot, number_of, state_at, wanted_places
 from stream_guard.judge.spec import Policy
-from stream_guard.judge.twins import TwinJudge, make_twins
+from stream_guard.judge.twins import Twin, TwinJudge, make_twins
 
 
 class Engine:
@@ -121,40 +122,19 @@ class Engine:
         memory: Set[int],
         out: Findings,
         objections: Objections | None = None,
+        *,
+        looked_closer: bool = False,
     ) -> None:
         """Run the rules of a plan over an event, and note what they have against it where ``objections`` are wanted.
 
-        Where the tool may get other arguments than those sent, the twins of rules that stop are asked first.
+        This is the hot path; ``_run_closely`` looks closer where that matters, and ``_run`` handles every other case.
         """
-        if plan.twins and (key_state.twinned or (plan.asked is not None and plan.asked.may_get_others(event))):
-            self._run_with_twins(plan, event, Evaluation(event, key_state, memory, out, objections))
-        else:
-            self._run_plan(plan, event, key_state, memory, out, objections)
-        if key_state.cut and type(event) is ToolCall:
-            self._doubt_cut(plan, event, Evaluation(event, key_state, memory, [], objections))
-
-    def _run_with_twins(self, plan: Plan, event: Event, evaluation: Evaluation) -> None:
-        """Run the twins of a plan and then its rules. A call where a twin fires and its rule does not is contested."""
-        key_state, objections = evaluation.key_state, evaluation.objections
-        fired, taken = self._twins.ask(plan.twins, event, evaluation)
-        self._run_plan(plan, event, key_state, evaluation.memory, evaluation.findings, objections)
-        self._twins.settle(taken, key_state)
-        if fired and objections is not None and type(event) is ToolCall:
-            against = {one.rule for one in objections}
-            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
-            if doubted:
-                self._reporter.contest(doubted, event, evaluation)
-
-    def _run_plan(
-        self,
-        plan: Plan,
-        event: Event,
-        key_state: Session,
-        memory: Set[int],
-        out: Findings,
-        objections: Objections | None,
-    ) -> None:
-        """Run the rules of a plan. This is the hot path; ``_run`` handles every other case."""
+        if (key_state.cut or plan.twins) and not looked_closer:
+            others = plan.twins and (key_state.twinned or (plan.asked is not None and plan.asked.may_get_others(event)))
+            if key_state.cut or others:
+                evaluation = Evaluation(event, key_state, memory, out, objections)
+                self._run_closely(plan, event, evaluation, plan.twins if others else ())
+                return
         if plan.watch is not None and not plan.watch.look(event, self.counts):
             plan.watch = None
         if (
@@ -178,6 +158,27 @@ class Engine:
         for bound, handle in found:  # which wait for a text that the event has, or may have
             self.counts.texts[bound.spec.id] += 1
             self._run(bound, handle, event, evaluation, text_found=not lacks_text(event))
+
+    def _run_closely(
+        self, plan: Plan, event: Event, evaluation: Evaluation, twins: Sequence[tuple[Twin, Handler]]
+    ) -> None:
+        """Run a plan where the tool may get other arguments than those sent, or where rules forgot what was before.
+
+        Twins are asked first: a call where one fires and its rule does not is contested.
+        """
+        key_state, objections = evaluation.key_state, evaluation.objections
+        fired, taken = self._twins.ask(twins, event, evaluation)
+        self.run(plan, event, key_state, evaluation.memory, evaluation.findings, objections, looked_closer=True)
+        self._twins.settle(taken, key_state)
+        if type(event) is not ToolCall:
+            return
+        if fired and objections is not None:
+            against = {one.rule for one in objections}
+            doubted = [twin.rule for twin in fired if twin.rule.number not in against]
+            if doubted:
+                self._reporter.contest(doubted, event, evaluation)
+        if key_state.cut:
+            self._doubt_cut(plan, event, evaluation)
 
     def _take(self, answers: list[HandlerAnswer], evaluation: Evaluation) -> None:
         """Take what the rules of the hot path answered, in the order of their answers."""
@@ -283,47 +284,49 @@ class Engine:
 
         None when nothing is to run.
         """
-        key_state, memory, reporter = evaluation.key_state, evaluation.memory, self._reporter
         address = bound.number if bound.key is None else bound.key(event)
         if address is None and event.captured and not is_unreadable(event) and not lacks_key(bound.spec.key, event):
             return None  # a call without such an argument is nothing to the rule, whatever else is missing
-        if self._lacks_something(bound, event, key_state):
-            entry = enter(bound, event, key_state.turns, memory)
-            doubt = self._doubt(bound, entry, evaluation)
-        else:
-            entry, doubt = Standing(bound.gate is None or bound.gate(event, memory)), ""
-            if not entry.inside and bound.may_open is not None and bound.may_open(event, memory):
-                reporter.count_unevaluable(bound, evaluation, NO_FIELD)
-        if entry.blind:
+        known = self._judge_gate(bound, event, evaluation)
+        if known is None:
             return None
-        inside = entry.inside
+        inside, doubt = known
         if not inside and not doubt:
             if bound.ungated is None:
                 return None
             handle = bound.ungated
         if address is None:
             if lacks_key(bound.spec.key, event):
-                reporter.count_unevaluable(bound, evaluation, NO_KEY)
+                self._reporter.count_unevaluable(bound, evaluation, NO_KEY)
             elif inside and bound.needs_content and (not event.captured or is_unreadable(event)):
-                reporter.count_unevaluable(bound, evaluation, entry.lacks or UNREADABLE)
+                self._reporter.count_unevaluable(bound, evaluation, UNREADABLE)
             return None
-        return handle, address, bool(inside), doubt
+        return handle, address, inside, doubt
 
-    def _doubt(self, bound: BoundRule, entry: Standing, evaluation: Evaluation) -> str:
-        """Count a judgement that cannot be made. Return why a rule is asked although its gate is unknown.
+    def _judge_gate(self, bound: BoundRule, event: Event, evaluation: Evaluation) -> tuple[bool, str] | None:
+        """Return whether the gate of a rule is open, and why that is in doubt; None where it cannot see the event.
 
-        That is a rule that looks at this event alone: if it does not fire, the gate does not matter.
+        A rule that looks at this event alone is asked in doubt: if it does not fire, the gate does not matter.
         """
-        if entry.blind:
+        turns, memory, reporter = evaluation.key_state.turns, evaluation.memory, self._reporter
+        if not self._lacks_something(bound, event, turns):
+            is_open = bound.gate is None or bound.gate(event, memory)
+            if not is_open and bound.may_open is not None and bound.may_open(event, memory):
+                reporter.count_unevaluable(bound, evaluation, NO_FIELD)
+            return is_open, ""
+        inside = judge_gate(bound, event, turns, memory)
+        if lacks := rule_lacks(bound, event):
             # Outside the gate it could not fire, but it could have been satisfied.
-            if entry.inside is not False or bound.ungated is not None:
-                about_event = entry.inside is not False
-                self._reporter.count_unevaluable(bound, evaluation, entry.lacks, about_event=about_event)
-        elif entry.inside is None:
-            if bound.stateless and bound.key is None:
-                return entry.lacks
-            self._reporter.count_unevaluable(bound, evaluation, entry.lacks)
-        return ""
+            if inside is not False or bound.ungated is not None:
+                reporter.count_unevaluable(bound, evaluation, lacks, about_event=inside is not False)
+            return None
+        if inside is not None:
+            return inside, ""
+        lacks = gate_lacks(bound, event, turns, memory)
+        if bound.stateless and bound.key is None:
+            return False, lacks
+        reporter.count_unevaluable(bound, evaluation, lacks)
+        return False, ""
 
     def _doubt_state(
         self,
@@ -359,12 +362,12 @@ class Engine:
             if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, evaluation.memory):
                 self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
 
-    def _lacks_something(self, bound: BoundRule, event: Event, key_state: Session) -> bool:
+    def _lacks_something(self, bound: BoundRule, event: Event, turns: int) -> bool:
         """Whether the event leaves something out that the rule or its gate may need."""
         return (
             (bound.needs_content and (not event.captured or is_unreadable(event)))
             or (bound.needs_clock and event.time is None)
-            or (bound.needs_turn and key_state.turns == 0)
+            or (bound.needs_turn and turns == 0)
             or (bound.spec.agent != "" and self.policy.agents.named(event.agent) is None)
         )
 
@@ -425,11 +428,15 @@ class Engine:
     def _end_rule(self, bound: BoundRule, key_state: Session, end: SessionEnd, out: Findings) -> None:
         """Judge the end of each state of a rule that an event has opened, or of its only one."""
         slots = key_state.slots
-        if bound.key is not None or bound.gate is not None:
+        if bound.key is not None:
             opened = [one for one, slot in slots.items() if slot.opened and number_of(one) == bound.number]
             for address in sorted(opened, key=str):
                 self._judge_end(bound, address, end, key_state, out)
-        elif key_state.part_active or not bound.part_scoped:  # a part without a turn or a call is not judged
+            return
+        slot = slots.get(bound.number)
+        # A part without a turn or a call is not judged; a whole trace always is.
+        is_owed = key_state.part_active or not bound.part_scoped
+        if is_owed if bound.gate is None else slot is not None and slot.opened:
             self._judge_end(bound, bound.number, end, key_state, out)
 
     def _judge_end(

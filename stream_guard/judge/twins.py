@@ -48,8 +48,13 @@ class Asked(NamedTuple):
 
 def asked_arguments(spec: RuleSpec) -> tuple[Asked, ...]:
     """Return what the rule asks about the arguments of calls."""
+    return _merged(_asked(spec))
+
+
+def _merged(asked: Iterable[Asked]) -> tuple[Asked, ...]:
+    """Return each place once, with all the types that are asked for there."""
     found: dict[Steps, dict[Type, None]] = {}
-    for steps, types in _asked(spec):
+    for steps, types in asked:
         found.setdefault(steps, {}).update(dict.fromkeys(types))
     return tuple(Asked(steps, tuple(types)) for steps, types in found.items())
 
@@ -120,12 +125,9 @@ class Places:
     __slots__ = ("_places",)
 
     def __init__(self, asked: Iterable[Asked]) -> None:
-        merged: dict[Steps, dict[Type, None]] = {}
-        for steps, types in asked:
-            merged.setdefault(steps, {}).update(dict.fromkeys(types))
         self._places = [
-            (steps, "number" in types, "flag" in types, "flag" in types or "null" in types, Asked(steps, tuple(types)))
-            for steps, types in merged.items()
+            (steps, "number" in types, "flag" in types, "flag" in types or "null" in types, Asked(steps, types))
+            for steps, types in _merged(asked)
         ]
 
     def may_get_others(self, event: Event) -> bool:
