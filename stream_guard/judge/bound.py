@@ -36,43 +36,6 @@ class BoundRule:
     A ``simple`` rule needs only its handler, its state and its gate, for an event with content and a time.
     """
 
-    __slots__ = (
-        "_lacking",
-        "arg_paths",
-        "decoder",
-        "default",
-        "end",
-        "gate",
-        "gate_leaves",
-        "gate_text",
-        "is_twin",
-        "judge_gate",
-        "key",
-        "marks_slot",
-        "may_open",
-        "must_remember",
-        "needed_paths",
-        "needs_clock",
-        "needs_content",
-        "needs_turn",
-        "number",
-        "part_scoped",
-        "reads_args",
-        "reads_content",
-        "remembers",
-        "rule",
-        "simple",
-        "slotless",
-        "spec",
-        "stateless",
-        "suspect",
-        "tag",
-        "texts",
-        "timer",
-        "twin",
-        "ungated",
-    )
-
     def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
         self.number = number
         self.spec = spec

@@ -70,8 +70,6 @@ class DerivedLabels:
     restored with it, and there are never more than the policy names.
     """
 
-    __slots__ = ("_by_tag", "_names")
-
     def __init__(self, rules: Sequence[RuleSpec]) -> None:
         labels = {label for spec in rules for label in spec.set_labels.items()}
         self._by_tag = {_tag(*label): label for label in sorted(labels)}

@@ -62,8 +62,6 @@ _EDGES: Final = ("^", "$", "\\A", "\\z")
 class _Sought:
     """Patterns that are looked for in the same strings, and the rules that wait for them."""
 
-    __slots__ = ("_joins", "_owners", "_patterns", "path")
-
     def __init__(self, path: Path | None, waiting: Sequence[tuple[str, Entry]], *, joins: bool) -> None:
         self.path = path
         self._patterns = TextSet([pattern for pattern, _ in waiting])
@@ -80,8 +78,6 @@ class _Sought:
 
 class TextIndex:
     """Finds the rules that wait for a pattern in a text, in one pass over each text."""
-
-    __slots__ = ("_sought", "entries")
 
     def __init__(self, entries: Sequence[Entry], where: Where) -> None:
         self.entries = tuple(entries)
@@ -177,21 +173,6 @@ def awaited_paths(bounds: Iterable[BoundRule], about: Container[When]) -> list[t
 class Plan:
     """The rules to run for one sort of event; ``where`` is the place of its text, None for decisions of a gate."""
 
-    __slots__ = (
-        "asked",
-        "entries",
-        "full",
-        "loop",
-        "needs_clock",
-        "needs_content",
-        "needs_turn",
-        "owned",
-        "reads_args",
-        "texts",
-        "twins",
-        "watch",
-    )
-
     def __init__(self, entries: Sequence[Entry], texts: TextIndex | None, where: Where | None) -> None:
         self.entries = tuple(entries)
         self.loop = _loop([entry for entry in entries if entry[0].simple])
@@ -283,8 +264,6 @@ def _text_index(waiting: Sequence[Entry], where: Where | None) -> TextIndex | No
 class Index:
     """The rules of one key, arranged by the events that trigger them."""
 
-    __slots__ = ("bounds", "calls", "decisions", "ends", "listening", "results", "turns", "users")
-
     def __init__(self, bounds: Sequence[BoundRule]) -> None:
         self.bounds = tuple(bounds)
         self.users = self._plan(UserMessage, "user")
@@ -347,8 +326,6 @@ class CrossSessionRules:
     With ``by_tenant`` equal values of two tenants are two values: what one does counts for no other.
     """
 
-    __slots__ = ("_by_tenant", "_paths", "_prefix", "index", "key", "memory")
-
     def __init__(self, key: tuple[str, ...], bounds: Sequence[BoundRule], *, by_tenant: bool = False) -> None:
         self.key = key
         self._by_tenant = by_tenant
@@ -393,8 +370,6 @@ def by_key(bounds: Sequence[BoundRule], *, by_tenant: bool) -> Iterator[CrossSes
 
 class LateQuestions:
     """Of rules that stop: those that judge a call otherwise a while later, and what their keys tell callers by."""
-
-    __slots__ = ("_paths", "across", "local")
 
     def __init__(self, active: Sequence[BoundRule], *, by_tenant: bool) -> None:
         stopping = [bound for bound in active if bound.spec.stops]

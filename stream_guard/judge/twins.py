@@ -210,8 +210,6 @@ def _replaced(value: Json, steps: Steps, wanted: Type) -> Json:
 class Twin:
     """A rule that stops, with what it asks about arguments, and where the state of its twin stands."""
 
-    __slots__ = ("asked", "bound", "rule")
-
     def __init__(self, rule: BoundRule, bound: BoundRule, asked: tuple[Asked, ...]) -> None:
         self.rule = rule
         self.bound = bound  # the same rule under a number and a tag of its own
