@@ -72,10 +72,8 @@ class Engine:
         conditions = RememberedConditions(policy, self._active, self.local, self.counts)
         self.conditions = conditions or None
         remembering = [bound for bound in self._active if bound.must_remember]
-        twins = [bound.twin.bound for bound in remembering if bound.twin is not None]
-        self.lasting = frozenset(bound.number for bound in (*remembering, *twins))
-        of_results = [bound for bound in (*remembering, *twins) if overrides(bound.rule, "on_tool_result")]
-        self.lasting_results = frozenset(bound.number for bound in of_results)
+        self.lasting = _numbers(remembering)
+        self.lasting_results = _numbers([bound for bound in remembering if overrides(bound.rule, "on_tool_result")])
         self.names = ToolNames(policy)
         self.derived = DerivedLabels(policy.rules)
         self._agents = frozenset(name for name, _ in policy.agents.items())
@@ -107,9 +105,7 @@ class Engine:
 
     def _arrange(self) -> None:
         self.local = Index([bound for bound in self._active if "session" in bound.spec.key])
-        scoped = [bound for bound in self.local.bounds if bound.part_scoped]
-        twins = [bound.twin.bound.number for bound in scoped if bound.twin is not None]
-        self._part_scoped = frozenset([*[bound.number for bound in scoped], *twins])
+        self._part_scoped = _numbers([bound for bound in self.local.bounds if bound.part_scoped])
         self.cross_session = tuple(by_key(self._active, by_tenant=self.policy.by_tenant))
         self._long_keys = [group for group in self.cross_session if group.memory > self.policy.idle]
         self.late = LateQuestions(self._active, by_tenant=self.policy.by_tenant)
@@ -462,3 +458,9 @@ class Engine:
         if not bound.suspect:
             bound.mark_suspect()
             self._arrange()
+
+
+def _numbers(bounds: Sequence[BoundRule]) -> frozenset[int]:
+    """Return the numbers of rules and of their twins."""
+    twins = [bound.twin.bound.number for bound in bounds if bound.twin is not None]
+    return frozenset([*[bound.number for bound in bounds], *twins])
