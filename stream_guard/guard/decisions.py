@@ -12,8 +12,21 @@ from typing import Final, Literal
 from stream_guard.judge.content import NO_ANSWER
 from stream_guard.judge.findings import is_answered
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.model import Action, Decision, Finding, GateDecision, RuleCoverage, ToolCall
-from stream_guard.judge.objections import ASKED, CONTESTED, FAILED, HELD, HIT, UNEVALUABLE, Objection
+from stream_guard.judge.model import (
+    ASKED,
+    CONTESTED,
+    FAILED,
+    HELD,
+    HIT,
+    UNEVALUABLE,
+    Action,
+    Decision,
+    Finding,
+    GateDecision,
+    Objection,
+    RuleCoverage,
+    ToolCall,
+)
 from stream_guard.judge.spec import RuleSpec
 from stream_guard.redaction import redact_text
 

@@ -14,8 +14,7 @@ from msgspec.structs import replace as replace_event
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.model import Json, ToolCall
-from stream_guard.judge.objections import HIT
+from stream_guard.judge.model import HIT, Json, ToolCall
 from stream_guard.judge.patterns import Regex, see_through
 from stream_guard.judge.spec import ArgumentChange, Policy
 

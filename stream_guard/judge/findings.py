@@ -25,8 +25,23 @@ from stream_guard.judge.content import (
 )
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.identity import attempt_identity, digest, event_identity
-from stream_guard.judge.model import Action, Event, Finding, Hit, Json, Severity, ToolCall, Unsure
-from stream_guard.judge.objections import ASKED, FAILED, HELD, HIT, MOST_TEXT, UNEVALUABLE, Objection
+from stream_guard.judge.model import (
+    ASKED,
+    FAILED,
+    HELD,
+    HIT,
+    MOST_TEXT,
+    UNEVALUABLE,
+    Action,
+    Event,
+    Finding,
+    Hit,
+    Json,
+    Objection,
+    Severity,
+    ToolCall,
+    Unsure,
+)
 from stream_guard.judge.ports import NO_ANSWERS, Answer, JudgeAnswers
 from stream_guard.judge.session import RuleSlots, Session, Slot
 from stream_guard.judge.spec import RuleSpec

@@ -232,6 +232,30 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
     share: float = 0.0  # how near it came, from 0 to 1
 
 
+# What rules have against a tool call.
+HIT: Final = "hit"
+HELD: Final = "held"  # it fired, and its cooldown held the finding back
+FAILED: Final = "failed"  # it raised an exception
+UNEVALUABLE: Final = "unevaluable"
+ASKED: Final = "asked"  # a judge has the last word; the text is the digest of the inquiry
+CONTESTED: Final = "contested"  # of no rule: common readers differ on what the arguments are
+
+NO_RULE: Final = -1
+MOST_TEXT: Final = 2000  # characters of the text that are kept: whoever shows it takes secrets out, and cuts it
+
+
+@resolved
+class Objection(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One rule's word against a tool call: its number in the policy, what happened, and the reason for people.
+
+    It stays with the call while the call is open, also after a restart.
+    """
+
+    rule: int
+    cause: str
+    text: str
+
+
 @resolved
 class Finding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A hit, stamped by the engine with the rule, the session and the place."""

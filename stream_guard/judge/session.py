@@ -21,8 +21,7 @@ from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, first_attempt
 from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.limits import FRESH
-from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, SessionEnd, resolved
-from stream_guard.judge.objections import Objection
+from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, Objection, SessionEnd, resolved
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import State
 

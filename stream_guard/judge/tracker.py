@@ -20,9 +20,22 @@ from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import count_attempt, derived_id
 from stream_guard.judge.index import CrossSessionRules, Plan
 from stream_guard.judge.limits import FRESH
-from stream_guard.judge.model import Action, Event, Finding, GateDecision, Json, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import (
+    CONTESTED,
+    MOST_TEXT,
+    NO_RULE,
+    Action,
+    Event,
+    Finding,
+    GateDecision,
+    Json,
+    Objection,
+    ToolCall,
+    ToolResult,
+    Turn,
+    UserMessage,
+)
 from stream_guard.judge.names import SeenName
-from stream_guard.judge.objections import CONTESTED, MOST_TEXT, NO_RULE, Objection
 from stream_guard.judge.session import OpenCall, Session, Wanted, excerpt, is_large
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
