@@ -57,7 +57,7 @@ class CommittingStore(Store, Protocol):
 class DecoderMemory:
     """What a decoder remembers between records: rows in the store of the sessions, under reserved names.
 
-    Changes stay in memory until ``flush``. The table calls it after it has put the sessions into the store, so no
+    Changes stay in memory until ``flush``. The judge calls it after it has put the sessions into the store, so no
     row of a decoder is stored before the sessions that its events changed.
     """
 
