@@ -16,7 +16,7 @@ from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -211,18 +211,11 @@ class ShareReader:
         return ReplayBatch(found, self._letters.take(), self._next, self._ended, dict(self._source.positions()))
 
 
-class ShareWorker(Protocol):
-    """Calls a ``ShareReader`` in two steps, so that all shares can work at the same time."""
-
-    def call(self, method: str, *values: int) -> None:
-        """Start a method of the reader."""
-
-    def result(self) -> Any:
-        """Return what the method returned."""
-
-
 class LocalWorker:
-    """Calls a reader of this process, when the result is asked for."""
+    """Calls a reader of this process: ``call`` notes what, and ``result`` does it.
+
+    There are two steps so that shares in processes of their own can work at the same time.
+    """
 
     def __init__(self, reader: ShareReader) -> None:
         self._reader = reader
@@ -236,6 +229,9 @@ class LocalWorker:
         """Make the call."""
         method, values = self._called
         return getattr(self._reader, method)(*values)
+
+
+ShareWorker: TypeAlias = "LocalWorker | ProcessWorker"
 
 
 class Replay:
