@@ -1,7 +1,8 @@
 """The gate: a guard with reviews, incidents and an audit.
 
 The guard decides. The gate carries the decision out: it opens reviews and applies their answers, keeps ended sessions
-ended, records every match, and gives the same attempt the same answer when it is asked about again.
+ended, records every match, and gives the same attempt the same answer when it is asked about again. A ruling is a
+decision as it is to be carried out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -25,7 +26,6 @@ from stream_guard.guard.decisions import decision_event
 from stream_guard.guard.follow_up import record_findings, review_notice
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Review, Reviews, call_key
-from stream_guard.guard.rulings import Rewriting, Ruling, decision_record
 from stream_guard.guard.untold import UntoldAlert
 from stream_guard.history import chain
 from stream_guard.history.chain import RULINGS, SEAL, is_sealed, seal_of
@@ -34,9 +34,20 @@ from stream_guard.history.records import digest_of, from_text, to_text
 from stream_guard.judge.arguments import read_attempt
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.limits import FRESH
-from stream_guard.judge.model import Action, Alert, Event, Finding, RuleCoverage, ToolCall, ToolResult, resolved
+from stream_guard.judge.model import (
+    Action,
+    Alert,
+    Decision,
+    Event,
+    Finding,
+    RuleCoverage,
+    ToolCall,
+    ToolResult,
+    resolved,
+)
 from stream_guard.judge.ports import Answer, Store
 from stream_guard.judge.spec import Policy
+from stream_guard.redaction import mask_id, mask_secrets
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +55,20 @@ PROBE: Final = "stream_guard_probe"  # a tool that is always blocked: a caller t
 
 # What a settled review makes of the attempt that waited for it.
 _ANSWERS: Final = {"used": Action.ALLOW, "rejected": Action.BLOCK}
+
+
+class Ruling(Decision, frozen=True, kw_only=True):
+    """A decision as the gate carries it out: with alerts in place of findings, and the review that it hangs on."""
+
+    alerts: tuple[Alert, ...] = ()
+    review: Review | None = None
+
+
+class Rewriting(NamedTuple):
+    """The rules that changed a call, and the digest of the arguments that it came with."""
+
+    rules: tuple[str, ...]
+    asked_digest: str
 
 
 @resolved
@@ -234,7 +259,7 @@ class Gate:
     def record_unjudged(self, attempt: ToolCall, ruling: Ruling) -> None:
         """Record an answer that was given without judgement; StoreError when the history cannot be written."""
         with self.database.transaction() as statements:
-            record = {**decision_record(attempt, ruling), "judged": False}
+            record = {**_decision_record(attempt, ruling), "judged": False}
             chain.append(statements, "decision", self._clock(), record)
 
     def _rule(self, attempt: ToolCall, rewriting: Rewriting | None = None) -> Ruling:
@@ -327,7 +352,7 @@ class Gate:
                     to_text(remembered),
                     number,
                 )
-            record = decision_record(attempt, ruling, rewriting)
+            record = _decision_record(attempt, ruling, rewriting)
             chain.append(statements, "decision", self._clock(), record)
         return ruling
 
@@ -344,7 +369,7 @@ class Gate:
         )
         if known.action is not Action.PAUSE:
             if known.action is Action.ALLOW:
-                record = decision_record(attempt, ruling, rewriting)
+                record = _decision_record(attempt, ruling, rewriting)
                 with self.database.transaction() as statements:
                     chain.append(statements, "decision", self._clock(), record)
                 # Whoever recorded this yes may have been killed before the rules knew of it.
@@ -361,7 +386,7 @@ class Gate:
             )
             row = (key, call_key(attempt), to_text(settled))
             statements.run("UPDATE sg_rulings SET body = ?, record = ? WHERE attempt = ?", row[2], number, key)
-            record = decision_record(attempt, answered, rewriting)
+            record = _decision_record(attempt, answered, rewriting)
             record[SEAL] = seal_of(RULINGS, key, row)
             chain.append(statements, "decision", self._clock(), record)
         self._publish(attempt, answered, guard_knows=False)
@@ -426,3 +451,29 @@ class Gate:
 def _is_derived(event_id: str) -> bool:
     """Whether an id is made by us, and so not the caller's."""
     return event_id[:1] in ("", "~")
+
+
+def _decision_record(attempt: ToolCall, ruling: Ruling, rewriting: Rewriting | None = None) -> dict[str, object]:
+    """Return what the audit keeps of a decision: every rule that matched, and a digest of the arguments.
+
+    Names that a caller chose may hold secrets, and evidence is shown to others. The session's is what it is found by.
+    Of a call that was changed, the digest is that of the arguments that run, beside that of those that came.
+    """
+    record: dict[str, object] = {
+        "session_id": attempt.session_id,
+        "event_id": mask_id(attempt.event_id),
+        "call_id": mask_id(attempt.call_id),
+        "tool": mask_secrets(attempt.tool),
+        "agent": mask_secrets(attempt.agent),
+        "arguments_digest": digest_of(attempt.args),
+        "action": ruling.action.word,
+        "reason": ruling.reason,
+        "rule_ids": list(ruling.rule_ids),
+        "policy_version": ruling.policy_version,
+        "review": ruling.review.id if ruling.review is not None else "",
+    }
+    if rewriting is None:
+        return record
+    word = Action.MODIFY.word if ruling.action is Action.ALLOW else ruling.action.word
+    changed = {"action": word, "modified_by": list(rewriting.rules), "asked_digest": rewriting.asked_digest}
+    return record | changed

@@ -11,8 +11,7 @@ import msgspec
 
 from stream_guard.agent_hooks.asking import refusal
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import PROBE, Gate
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import PROBE, Gate, Ruling
 from stream_guard.judge.arguments import Arguments, Executor, bounded, hand_over, read_arguments
 from stream_guard.judge.model import Action, Json, ToolCall, ToolResult
 

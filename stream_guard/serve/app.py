@@ -21,8 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from stream_guard.errors import StoreError
-from stream_guard.guard.gate import Gate
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history import incidents
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.http.traceparent import LABEL

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from stream_guard.errors import SettingsError
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Ruling
 from stream_guard.http.traceparent import span_place
 from stream_guard.judge.model import ToolCall
 from stream_guard.redaction import mask_id, mask_secrets

@@ -20,8 +20,7 @@ from prometheus_client.registry import Collector
 
 from stream_guard.alerting.delivery import Delivery
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import Gate
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Action, Alert, ToolCall
 from stream_guard.judge.names import ToolNames

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 import stream_guard as sg
-from stream_guard.guard.gate import PROBE, Gate
+from stream_guard.guard.gate import PROBE, Gate, Ruling
 from stream_guard.guard.reviews import Reviews
-from stream_guard.guard.rulings import Ruling
 from stream_guard.history import audit, chain, incidents
 from stream_guard.history.database import Database
 from stream_guard.history.records import AnswerRefusedError

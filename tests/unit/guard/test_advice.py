@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
+from stream_guard.guard.gate import Ruling
 from stream_guard.guard.inline import Guard
-from stream_guard.guard.rulings import Ruling
 from stream_guard.integrations.attempts import refusal_text
 from stream_guard.judge.model import Action
 from stream_guard.registry import build_registry

@@ -10,9 +10,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.asking.desk import AnswerRecord, QuestionDesk
-from stream_guard.guard.gate import Gate
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.guard.inline import Guard
-from stream_guard.guard.rulings import Ruling
 from stream_guard.history import inquiries
 from stream_guard.history.database import Database, open_database
 from stream_guard.judge.model import Action, Alert

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from stream_guard.guard.gate import Gate
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history.audit import verify
 from stream_guard.history.chain import records
 from stream_guard.history.database import SqliteDatabase

@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 
 from stream_guard.errors import SettingsError
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Ruling
 from stream_guard.judge.model import Action, Alert, ToolCall
 from stream_guard.serve.decision_events import DecisionEvents
 

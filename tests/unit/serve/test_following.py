@@ -16,8 +16,7 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.errors import StoreError
-from stream_guard.guard.gate import Gate
-from stream_guard.guard.rulings import Ruling
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.history.database import open_database
 from stream_guard.judge.model import Action
 from stream_guard.judge.spec import Policy

@@ -13,10 +13,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 import stream_guard as sg
 from stream_guard.alerting.alerts import make_alert
 from stream_guard.errors import StreamGuardError
-from stream_guard.guard.gate import Gate
+from stream_guard.guard.gate import Gate, Ruling
 from stream_guard.guard.inline import Guard
 from stream_guard.guard.reviews import Review, Reviews
-from stream_guard.guard.rulings import Ruling
 from stream_guard.history.database import open_database
 from stream_guard.history.records import AnswerRefusedError
 from stream_guard.judge.counts import Counts
