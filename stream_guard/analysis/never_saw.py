@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.analysis.alphabet import patterns_in
+from stream_guard.analysis.breaking import patterns_in
 from stream_guard.judge.bound import needed_paths
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Json, ToolCall, Turn, UserMessage

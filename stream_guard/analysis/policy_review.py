@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, islice, product
 from typing import Final
 
-from stream_guard.analysis.alphabet import Item, alphabet
-from stream_guard.analysis.breaking import BreakingTraces, ReadTrace, Trace, TraceJudge, is_real
+from stream_guard.analysis.breaking import BreakingTraces, Item, ReadTrace, Trace, TraceJudge, alphabet, is_real
 from stream_guard.analysis.never_saw import never_saw
 from stream_guard.errors import Problem
 from stream_guard.judge.counts import Counts

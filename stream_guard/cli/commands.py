@@ -67,7 +67,7 @@ COMMANDS: Final = (
     _core(
         "convert",
         "Write recordings as native events, or a program that does for another format; exit 4 for unreadable records.",
-        "convert",
+        "check",
     ),
     _core("serve", "Answer agents over HTTP before their tools run; ends on SIGINT and SIGTERM.", "serve"),
     _core(
@@ -336,7 +336,7 @@ COMMANDS: Final = (
             _core(
                 "show",
                 "Print the settings in force: defaults, then the file, then the environment; secrets are masked.",
-                "config",
+                "packs",
             ),
         ),
     ),

@@ -34,10 +34,19 @@ from stream_guard.policy.load import load_policy
 from stream_guard.reports.safe import excerpt
 from stream_guard.running.assembly import Assembly
 from stream_guard.running.recordings import RecordedEvents
-from stream_guard.starting.first_policy import MODELINE, SCHEMA_FILE, FirstPolicy, FittingPack, propose, settle
+from stream_guard.starting.first_policy import (
+    MODELINE,
+    SCHEMA_FILE,
+    FirstPolicy,
+    FittingPack,
+    Trial,
+    propose,
+    ranked,
+    settle,
+    try_policy,
+)
 from stream_guard.starting.survey import Survey, guess_class
 from stream_guard.starting.templates import SETTINGS, refuse_to_overwrite, write_files
-from stream_guard.starting.trial import Trial, ranked, try_policy
 
 _MOST_ROWS: Final = 20
 _MOST_NAMES: Final = 6

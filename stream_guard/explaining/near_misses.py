@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stream_guard.explaining.event_lines import describe_event, describe_value
-from stream_guard.explaining.states import NOTHING, StateWords, take
+from stream_guard.explaining.states import NOTHING, StateWords, describe_event, describe_value, take
 from stream_guard.judge.bound import BoundRule, overrides
 from stream_guard.judge.conditions import Leaf, Tree
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard.explaining.event_lines import describe_value
+from stream_guard.explaining.states import describe_value
 from stream_guard.judge.conditions import GROUPS
 from stream_guard.judge.model import Action, Json, Scope
 from stream_guard.judge.spec import ALL_KEY, SESSION_KEY, RuleSpec

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
-from stream_guard.explaining.watching import show_all, watch
+from stream_guard.explaining.states import show_all, watch
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, Severity, ToolCall, Turn

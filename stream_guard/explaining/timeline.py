@@ -15,10 +15,8 @@ import msgspec
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
-from stream_guard.explaining.event_lines import describe_event, tool_of
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
-from stream_guard.explaining.states import NOTHING, StateWords, take
-from stream_guard.explaining.watching import watch
+from stream_guard.explaining.states import NOTHING, StateWords, describe_event, take, tool_of, watch
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
+from stream_guard.explaining.states import show_all
 from stream_guard.explaining.timeline import SessionTimeline, StateChange, follow_on
-from stream_guard.explaining.watching import show_all
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy

@@ -9,9 +9,9 @@ from typing import Final
 
 from stream_guard.judge.model import Event
 from stream_guard.learning.candidates import Learned, Lesson, Shares, surprise
+from stream_guard.learning.choosing import as_policy, judge
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts
-from stream_guard.learning.judging import as_policy, judge
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits
 

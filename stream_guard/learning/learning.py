@@ -12,10 +12,9 @@ from zlib import crc32
 
 from stream_guard.judge.model import Event
 from stream_guard.learning.candidates import Learned, Lesson, OddSession, RuleCandidate, Shares, surprise
-from stream_guard.learning.choosing import accidents, choose, is_sure, ranked, upper_share
+from stream_guard.learning.choosing import Fired, accidents, as_policy, choose, is_sure, judge, ranked, upper_share
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.facts import Facts, SessionFacts
-from stream_guard.learning.judging import Fired, as_policy, judge
 from stream_guard.learning.mining import count_tests, mine
 from stream_guard.registry import Registry
 from stream_guard.settings import SessionLimits

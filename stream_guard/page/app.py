@@ -26,8 +26,7 @@ from stream_guard.history.kept_events import EventKeeper
 from stream_guard.http.server import ServerThread, make_config
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.spec import Policy
-from stream_guard.page.alerts_view import AlertViews
-from stream_guard.page.incidents_view import IncidentViews
+from stream_guard.page.alerts_view import AlertViews, IncidentViews
 from stream_guard.page.live import LiveAlerts
 from stream_guard.page.parts import HEADERS, STATIC, PageParts, PageTools, SeriesReader, Templates, version_of
 from stream_guard.page.policy_view import PolicyViews, ReportViews

@@ -36,7 +36,7 @@ def check_laws(kind: RuleType, *, examples: int = 40, longest: int = 10_000) -> 
 
 
 def check_decoder_laws(kind: type[Decoder], samples: Sequence[bytes], *, examples: int = 100) -> None:
-    """Hold a decoder to every law of ``stream_guard.testing.decoder_laws``, with records like the samples."""
-    from stream_guard.testing import decoder_laws  # noqa: PLC0415  # hypothesis is only needed here
+    """Hold a decoder to every law of ``stream_guard.testing.laws``, with records like the samples."""
+    from stream_guard.testing import laws  # noqa: PLC0415  # hypothesis is only needed here
 
-    decoder_laws.check_decoder_laws(kind, samples, examples=examples)
+    laws.check_decoder_laws(kind, samples, examples=examples)

@@ -29,9 +29,9 @@ from msgspec.structs import replace
 import stream_guard as sg
 from stream_guard.judge.model import Event, ToolCall
 from stream_guard.learning.candidates import Learned, RuleCandidate
+from stream_guard.learning.choosing import as_policy
 from stream_guard.learning.collecting import collect
 from stream_guard.learning.drift import find_drift
-from stream_guard.learning.judging import as_policy
 from stream_guard.learning.learning import MOST_ALARMS, learn
 from stream_guard.registry import Registry, build_registry
 from stream_guard.running.batch import evaluate

@@ -16,7 +16,7 @@ from stream_guard import EVENT_KINDS
 from stream_guard.registry import build_registry
 from stream_guard.settings import PluginSettings
 from stream_guard.testing import check_decoder_laws
-from stream_guard.testing.decoder_laws import JSON_VALUES, check_any_bytes, check_truncated
+from stream_guard.testing.laws import JSON_VALUES, check_any_bytes, check_truncated
 
 DECODERS = build_registry(PluginSettings(allow=("formats",))).decoders
 

@@ -31,7 +31,7 @@ def test_what_is_in_force_is_shown_and_secrets_are_not(tmp_path: Path, monkeypat
 
 
 def test_a_password_inside_an_address_is_masked() -> None:
-    from stream_guard.cli.config import _mask_addresses
+    from stream_guard.cli.packs import _mask_addresses
 
     masked = _mask_addresses({"history": {"url": "postgresql://me:open:sesame@db:5432/guard"}, "port": 3})
     assert masked == {"history": {"url": "postgresql://me:**********@db:5432/guard"}, "port": 3}

@@ -9,7 +9,7 @@ import pytest
 
 from stream_guard.judge.model import Event
 from stream_guard.learning.candidates import Learned
-from stream_guard.learning.judging import as_policy
+from stream_guard.learning.choosing import as_policy
 from stream_guard.learning.learning import learn
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
