@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import stream_guard as sg
 from stream_guard_shell.effects import CommandReading
-from stream_guard_shell.expansion.fields import literal
-from stream_guard_shell.expansion.places import Folder
+from stream_guard_shell.expansion import Folder, literal
 from stream_guard_shell.reading import read_command
 from stream_guard_shell.shell.recorder import Recorder
 from stream_guard_shell.shell.state import Shell

@@ -10,7 +10,7 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_shell.acts import edited_by, read_call
 from stream_guard_shell.effects import CommandReading
-from stream_guard_shell.expansion.places import glob_folder, is_below
+from stream_guard_shell.expansion import glob_folder, is_below
 from stream_guard_shell.session_paths import LONGEST, SessionPaths, place_of
 
 _MOST: Final = 160

@@ -11,7 +11,7 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
-from stream_guard_shell.expansion.places import glob_folder
+from stream_guard_shell.expansion import glob_folder
 from stream_guard_shell.session_paths import LONGEST, SessionPaths, place_of
 
 _MOST: Final = 160

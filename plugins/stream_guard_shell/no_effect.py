@@ -10,7 +10,6 @@ from pydantic import Field
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
-from stream_guard_shell.ownership import with_ownership, with_purpose, with_saved_work
 from stream_guard_shell.patterns import SOFT_REASONS, EffectPattern, PatternFit, is_unclear
 from stream_guard_shell.session_paths import (
     SessionPaths,
@@ -20,6 +19,9 @@ from stream_guard_shell.session_paths import (
     note_result,
     place_of,
     remember,
+    with_ownership,
+    with_purpose,
+    with_saved_work,
 )
 
 _LONGEST_SHOWN = 200

@@ -12,7 +12,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_shell.effects import CommandReading, ShellEffect
-from stream_guard_shell.expansion.places import glob_folder, is_below
+from stream_guard_shell.expansion import glob_folder, is_below
 
 UNKNOWN_FOLDER: Final = "/(somewhere)/(project)"
 """The folder of a session that names none: what is relative is inside it, and of other places that is not known."""

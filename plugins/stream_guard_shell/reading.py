@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard_shell.effects import CommandReading
-from stream_guard_shell.expansion.fields import literal
-from stream_guard_shell.expansion.places import Folder
-from stream_guard_shell.interpreter.texts import Interpreter
+from stream_guard_shell.expansion import Folder, literal
+from stream_guard_shell.interpreter import Interpreter
 from stream_guard_shell.shell.state import Shell
 
 MOST_BYTES: Final = 1 << 20

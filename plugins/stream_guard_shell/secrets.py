@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
 
-from stream_guard_shell.expansion.places import FilePlace
+from stream_guard_shell.expansion import FilePlace
 
 _PARTS: Final = frozenset(
     ("KEY", "APIKEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASS", "PAT", "CREDENTIALS"),

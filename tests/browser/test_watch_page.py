@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stream_guard_shell.watching.folders import existing_folders
-from stream_guard_shell.watching.page import WatchPage
-from stream_guard_shell.watching.watcher import Watcher
+from stream_guard_shell.watching.watcher import Watcher, WatchPage, existing_folders
 
 from tests.browser.devtools import Browser
 

@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from stream_guard_shell.expansion.fields import Field, literal
+from stream_guard_shell.expansion import Field, literal
 from stream_guard_shell.secrets import is_secret_variable
-from stream_guard_shell.shell.call import ProgramCall
-from stream_guard_shell.shell.hosts import host_of
+from stream_guard_shell.shell.call import ProgramCall, host_of
 
 # Every repeat is bounded or ends with its line: code of an agent must not take more than linear time.
 _TEXT: Final = r"""(?:'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.){0,500})`)"""

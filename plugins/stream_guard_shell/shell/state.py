@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from stream_guard_shell.expansion.fields import Field, literal
-from stream_guard_shell.expansion.places import Folder
+from stream_guard_shell.expansion import Field, Folder, literal
 from stream_guard_shell.syntax.nodes import Command
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
-from stream_guard_shell.expansion.places import Folder, resolve
+from stream_guard_shell.expansion import NOTHING, Field, Folder, joined_words, literal, resolve, unknown
 from stream_guard_shell.secrets import is_secret, is_secret_variable
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Alias, Shell, Variable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import Field, literal, unknown
+from stream_guard_shell.expansion import Field, literal, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 
 _SED_ADDRESS: Final = re.compile(

@@ -6,10 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
-from stream_guard_shell.shell.hosts import host_of, url_host
-from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.expansion import NOTHING, Field, literal, unknown
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, host_of, parse_options, url_host, word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, task_of
 
 _LOOKING: Final = LOOKING_VERBS | frozenset(

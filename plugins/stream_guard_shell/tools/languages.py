@@ -8,10 +8,9 @@ from typing import Final
 
 from stream_guard_shell.code.python import read_python
 from stream_guard_shell.code.scripts import read_script
-from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, literal, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
+from stream_guard_shell.expansion import NOTHING, Field, joined_words, literal, unknown
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
 from stream_guard_shell.shell.state import Shell
-from stream_guard_shell.shell.word_lists import word_list
 from stream_guard_shell.tools.databases import destroyed_by_script
 
 _SHELLS: Final = ("sh", "bash", "zsh", "dash", "ksh", "ash", "fish", "rbash", "mksh")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, NUL, Field, Piece, literal, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
-from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.expansion import NOTHING, NUL, Field, Piece, literal, unknown
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
 from stream_guard_shell.syntax.ansi import ansi_parts
 
 LOOKING: Final = frozenset(

@@ -6,10 +6,8 @@ import base64
 import binascii
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, Origin, Piece, literal, unknown
-from stream_guard_shell.expansion.places import resolve
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options
-from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.expansion import NOTHING, Field, Origin, Piece, literal, resolve, unknown
+from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options, word_list
 
 _VALUED: Final = {
     "head": "n c lines bytes",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion.fields import NOTHING, Field, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
-from stream_guard_shell.shell.word_lists import word_list
+from stream_guard_shell.expansion import NOTHING, Field, unknown
+from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
 
 _SIGNAL: Final = re.compile(r"-(?:\d+|[A-Z][A-Z0-9+]*)")
 _PKILL_VALUED: Final = word_list(

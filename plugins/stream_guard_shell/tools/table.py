@@ -7,10 +7,7 @@ from typing import Final
 
 from stream_guard_shell.shell.call import Handler
 from stream_guard_shell.tools import (
-    archives,
     builtins,
-    connections,
-    containers,
     databases,
     editing,
     files,
@@ -19,18 +16,17 @@ from stream_guard_shell.tools import (
     infra,
     install,
     languages,
+    network,
     printing,
     programs,
     reading,
-    requests,
     system,
-    transfer,
     wrappers,
 )
 
 _FAMILIES: Final = (
-    printing, reading, editing, programs, files, archives, finding, git, requests, connections, transfer, install,
-    infra, containers, databases, system, wrappers, builtins, languages,
+    printing, reading, editing, programs, files, finding, git, network, install, infra, databases, system, wrappers,
+    builtins, languages,
 )  # fmt: skip
 TABLE: Final[dict[str, Handler]] = {name: handler for family in _FAMILIES for name, handler in family.TOOLS.items()}
 _LONGEST: Final = 256

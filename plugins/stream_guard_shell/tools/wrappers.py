@@ -6,8 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from stream_guard_shell.effects import RAISING
-from stream_guard_shell.expansion.fields import NOTHING, Field, joined_words, unknown
-from stream_guard_shell.expansion.places import Folder, resolve
+from stream_guard_shell.expansion import NOTHING, Field, Folder, joined_words, resolve, unknown
 from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
 from stream_guard_shell.shell.state import Shell, Variable
 from stream_guard_shell.tools.install import installs_from_registry

@@ -24,9 +24,7 @@ def watch(
     import time
     from threading import Event as Flag
 
-    from stream_guard_shell.watching.folders import AGENT_FOLDERS, existing_folders
-    from stream_guard_shell.watching.page import WatchPage
-    from stream_guard_shell.watching.watcher import Watcher
+    from stream_guard_shell.watching.watcher import AGENT_FOLDERS, Watcher, WatchPage, existing_folders
 
     chosen = list(folders) if folders else existing_folders(Path.home())
     missing = [folder for folder in chosen if not folder.is_dir()]

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 from stream_guard_shell.effects import EFFECTS, REASONS, CommandReading
-from stream_guard_shell.interpreter.texts import Interpreter
+from stream_guard_shell.interpreter import Interpreter
 from stream_guard_shell.reading import MOST_BYTES, read_command
 
 from tests.unit.shell.made_commands import growing_commands, made_commands

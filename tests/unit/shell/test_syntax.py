@@ -7,8 +7,7 @@ import shutil
 import subprocess
 
 import pytest
-from stream_guard_shell.syntax.reading import Script
-from stream_guard_shell.syntax.scanner import RefusedTextError
+from stream_guard_shell.syntax.scanner import RefusedTextError, Script
 
 ACCEPTED = (
     "",

@@ -8,9 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from stream_guard_shell.watching.activity import Activities
-from stream_guard_shell.watching.folders import FileFollower
-from stream_guard_shell.watching.page import WatchPage
+from stream_guard_shell.watching.watcher import Activities, FileFollower, WatchPage
 
 import stream_guard as sg
 

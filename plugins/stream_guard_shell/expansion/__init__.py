@@ -1,1 +1,0 @@
-"""What words become: fields of known and unknown pieces, braces, splitting, globs, places."""

@@ -1,1 +1,0 @@
-"""Walks a command as a shell would run it, without running anything."""
