@@ -72,12 +72,14 @@ if TYPE_CHECKING:
     from stream_guard.judge.patterns import Regex, ToolPattern, literal, tool_words
     from stream_guard.judge.ports import Answer
     from stream_guard.judge.rule import (
+        SETTLED,
         Example,
         Need,
         NoState,
         Params,
         Rule,
         RuleType,
+        Settled,
         State,
         TextPattern,
         ToolFilter,
@@ -85,6 +87,7 @@ if TYPE_CHECKING:
     )
     from stream_guard.judge.spec import Policy, RuleSpec
     from stream_guard.kafka.writer import Outgoing, TopicWriter
+    from stream_guard.pipeline import open_table
     from stream_guard.ports import (
         Command,
         Decoder,
@@ -119,6 +122,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENT_KINDS",
     "MISSING",
+    "SETTLED",
     "Action",
     "Alert",
     "Answer",
@@ -182,6 +186,7 @@ __all__ = [
     "SessionTimeline",
     "Settings",
     "SettingsError",
+    "Settled",
     "Severity",
     "Shortfall",
     "Sides",
@@ -221,6 +226,7 @@ __all__ = [
     "load_settings",
     "make_alert",
     "open_database",
+    "open_table",
     "own_version",
     "parse_arguments",
     "parse_json",
@@ -298,6 +304,7 @@ _MODULES: Final = {
         "UserMessage",
     ),
     "stream_guard.judge.counts": ("Counts",),
+    "stream_guard.pipeline": ("open_table",),
     "stream_guard.judge.spec": ("Policy", "RuleSpec"),
     "stream_guard.judge.ports": ("Answer",),
     "stream_guard.ports": (
@@ -318,12 +325,14 @@ _MODULES: Final = {
     "stream_guard.redaction": ("redact", "redact_text"),
     "stream_guard.registry": ("Registry", "build_registry"),
     "stream_guard.judge.rule": (
+        "SETTLED",
         "Example",
         "Need",
         "NoState",
         "Params",
         "Rule",
         "RuleType",
+        "Settled",
         "State",
         "TextPattern",
         "ToolFilter",

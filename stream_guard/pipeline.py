@@ -18,9 +18,28 @@ from typing import Protocol
 
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.decoding.reader import DeadLetterSink, EventReader, letter_of
+from stream_guard.judge.clock import SharedClock
+from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
+from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.ports import Store
+from stream_guard.judge.rule import Mode
+from stream_guard.judge.spec import Policy
 from stream_guard.ports import Decoder, Record
+
+
+def open_table(
+    policy: Policy,
+    counts: Counts | None = None,
+    limits: Limits | None = None,
+    store: Store | None = None,
+    *,
+    mode: Mode = "batch",
+    clock: SharedClock | None = None,
+) -> Judge:
+    """Return the judge of one policy, by the name that it had at the front door before it had one interface."""
+    return Judge(policy, limits, mode=mode, store=store, counts=counts, clock=clock)
 
 
 class EventAdmission(Protocol):

@@ -35,6 +35,10 @@ Where: TypeAlias = Literal["response", "tool_args", "tool_result", "user"]
 Verdict: TypeAlias = Hit | Unsure | None
 """What a handler may answer; None, most of the time."""
 
+Settled: TypeAlias = None
+SETTLED: Final = None
+"""What kinds answered that would find nothing more: it means the same as None."""
+
 ALL_MODES: frozenset[Mode] = frozenset(("inline", "stream", "batch"))
 
 
