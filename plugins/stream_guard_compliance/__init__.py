@@ -64,7 +64,7 @@ def stream_guard_commands() -> list[Command]:
             name="watch",
             help="Hold sessions against the prompts that their own turns carry; "
             "exit 1 for violations, 4 when some stayed open.",
-            target="stream_guard_compliance.watch_command:watch",
+            target="stream_guard_compliance.command:watch",
         ),
     )
     return [Command(name="compliance", help="Hold agents to their system prompt.", commands=commands)]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ruamel.yaml.error import YAMLError
-from stream_guard_compliance.proposals import Proposal
+from stream_guard_compliance.proposed_frames import Proposal
 
 from tests.vectors.behaviour import BehaviourScores, is_behaviour, proposal_lines, read_proposals, run_behaviour
 from tests.vectors.case import Case, LeftOut, Runner, read_cases, run_case

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 from stream_guard_compliance import ComplianceResult, check_compliance, extract
-from stream_guard_compliance.proposals import Proposal
+from stream_guard_compliance.proposed_frames import Proposal
 
 from stream_guard.settings import Settings
 from tests.vectors.case import WrongAnswerError

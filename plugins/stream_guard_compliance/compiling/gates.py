@@ -11,10 +11,9 @@ from typing import Final
 import re2
 
 from stream_guard import Json
-from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, names_of
-from stream_guard_compliance.compiling.patterns import label_of, literal
-from stream_guard_compliance.reading.actions import stem
-from stream_guard_compliance.reading.text_forms import FILE_SORTS
+from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, label_of, literal, names_of
+from stream_guard_compliance.reading.catalogue import stem
+from stream_guard_compliance.reading.symbols import FILE_SORTS
 from stream_guard_compliance.reading.values import Circumstance
 
 _YES: Final = r"^\W*(?:yes|yep|yeah|sure|ok(?:ay)?|go ahead|please do|do it|proceed|confirm(?:ed)?|approved?)\b"

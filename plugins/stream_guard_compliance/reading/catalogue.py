@@ -6,8 +6,23 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-from stream_guard_compliance.reading.actions import stem
-from stream_guard_compliance.reading.word_lists import word_set
+from stream_guard_compliance.reading.values import word_set
+
+# The stems of words, by which an action in words and the name of a tool are compared.
+
+_ENDINGS: Final = ("ellations", "ellation", "ies", "ied", "ations", "ation", "ings", "ing", "ed", "es", "s", "e")
+
+
+def stem(word: str) -> str:
+    """Return the beginning that the forms of a word share, roughly: cancel, cancelling, cancellation."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            word = word[: -len(ending)] + ("el" if ending.startswith("ell") else "")
+            break
+    if len(word) > 4 and word[-1] == word[-2]:
+        word = word[:-1]
+    return word[:-1] if word.endswith("y") and len(word) > 3 else word
+
 
 _MOST_DESCRIPTION: Final = 300  # characters that are looked at
 _DECLARED: Final = re.compile(

@@ -9,9 +9,258 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from stream_guard_compliance.reading.commands import PHRASES as COMMANDS
-from stream_guard_compliance.reading.text_forms import PHRASES as FORMS
-from stream_guard_compliance.reading.word_lists import word_set
+import re2
+
+from stream_guard_compliance.reading.values import word_set
+
+# Verbs that a prompt gives orders with, in the form that orders have.
+
+VERBS: Final = word_set(
+    "abide abort accept access accompany account achieve acknowledge act activate adapt add address adhere adjust "
+    "adopt advise aggregate aim alert align allow alter always amend analyse analyze announce answer anticipate "
+    "apologise apologize append apply approach approve archive arm arrange ask assemble assert assess assign assist "
+    "assume assure attach attempt attribute authenticate automate avoid await award back base batch be bear begin "
+    "believe benchmark bias bid bill blacklist blend block book break breathe bring browse build bump bundle buy "
+    "calculate call cancel cap capture carry cast catch categorize cd cease chain change charge chat check check-in "
+    "choose cite clarify classify clean clear click clone close collaborate collapse collect combine comment commit "
+    "communicate compare compile complete comply compose compress compute concatenate conclude conduct configure "
+    "confirm connect consider consolidate construct consult contact contextualize continue control convert convey "
+    "coordinate copy correct correlate count cover craft create credit critique crop cross-check cross-reference "
+    "customize cut deactivate debit debrief debug decide declare decline decode decompose deduce deduct dedupe "
+    "deduplicate deep-dive deepen default defer define delegate delete deliver delve demonstrate deny depict deploy "
+    "deposit deprioritize derive describe design detect determine develop diagnose dial differentiate dig dim direct "
+    "disable disagree disambiguate disarm discard disclose discourage discover discuss dispatch dispense display "
+    "disregard distill distinguish distribute dive divide do document double double-check download draft drag drain "
+    "draw drop duplicate echo edit elaborate eliminate email embed embrace emit emphasize employ empower enable "
+    "encapsulate encourage encrypt end enforce engage enhance enrich enroll ensure enter enumerate escalate escape "
+    "establish estimate evaluate examine exceed exclude execute exercise exhaust exhibit exit expand expect explain "
+    "explore export express extend extract fabricate fact-check fail fake fall favor favour feed feel fetch fight "
+    "file fill filter finalise finalize find finish fix flag focus follow force forget fork format formulate forward "
+    "fulfill gather gauge generate get give go grade grant greet ground group guarantee guess guide hallucinate halt "
+    "hand hand-off hang handle harness hedge help hesitate hide highlight hold honor honour hover hypothesize identify "
+    "ignore illustrate imagine impersonate implement imply import improve incorporate increase index indicate infer "
+    "inform initialize initiate inject input inquire insert insist inspect install instruct integrate interact "
+    "interpret interrupt interview introduce invent investigate invite invoice invoke isolate issue iterate join "
+    "judge jump justify keep kill know label launch lead learn leave lecture let leverage lie limit link lint list "
+    "listen load locate lock log look loop lower mail maintain make manage map mark match maximize measure meet "
+    "memorize mention merge mimic mind minimize mirror misrepresent mix mock model modify monitor moralize move mute "
+    "name narrate narrow navigate negotiate never normalize note notice notify obey obfuscate observe obtain offer "
+    "omit open operate opt optimize order organize outline output override overwrite page paginate pair paraphrase "
+    "parse partition pass paste patch pause pay perform permit persist personalize phone phrase pick pin ping place "
+    "plan plot point populate post practice preface prefer prefix prepare prepend prescribe present preserve press "
+    "pretend prevent print prioritise prioritize probe proceed process produce promise promote prompt proofread "
+    "propose protect prove provide provision prune publish pull purge push put quantify quarantine query question "
+    "quote raise rank rate re-do re-evaluate re-read re-run reach read reason reassign reassure rebase rebook reboot "
+    "rebuild recall recap receive recheck recite recognize recommend reconcile reconfirm record recover redact "
+    "redeploy redirect redo reduce refactor refer reference refine reflect reformulate refrain refund refuse "
+    "register reissue reject relate relay release rely remain remember remind remit remove rename render reopen "
+    "reorder reorganize repeat rephrase replace replicate reply report represent reproduce request require rerun "
+    "reschedule research resend reset resize resolve resort respect respond restart restate restore restrict resume "
+    "retain retest retrieve retry return reuse reveal revert review revise revoke rewrite rollback rotate round "
+    "route run rush sample sanitize sanity-check save say scaffold scale scan schedule score scrape scroll search "
+    "section secure see seek segment select self-check sell send separate sequence serialize serve set settle share "
+    "shift ship shorten show shut sign simplify simulate skip sleep smile snooze solicit solve sort sound spawn "
+    "speak specify speculate spell split squash stage stand start stash state stay steer step stick stop store "
+    "stream stress strike strive structure study submit subscribe substitute subtract suggest summarise summarize "
+    "supply support surface surround suspect suspend sustain swap swear sweep swipe switch sync synthesise "
+    "synthesize tackle tag tailor take talk tap target teach tell term terminate test text thank think throw tidy "
+    "tie toggle tokenize touch trace track trade train transcribe transfer transform transition translate transmit "
+    "treat triage trigger trim truncate trust try tune turn type unblock uncover underline understand undertake undo "
+    "unify unlock unmute unpack unpair unsubscribe update upgrade upload use utilise utilize validate value vary "
+    "verify vet view visit visualize volunteer wait walk warn waste watch weave weigh welcome whitelist wire "
+    "withdraw withhold wonder work worry wrap write yield zoom"
+)
+# Of these some are nouns as well, and a noun is the subject of a fact: "Output is shown".
+BOTH: Final = word_set(
+    "access account act address aim alert answer approach archive arm back base batch benchmark bias bill block book "
+    "break build bundle call cap cast chain change charge chat check click clone close comment contact control copy "
+    "count cover credit cut debit default delegate deposit design dispatch display document download draft drag draw "
+    "drop edit email end estimate exercise exit export extract fake fall favor fight file fill filter find fix flag "
+    "focus force fork format function group guarantee guess guide halt hand handle help highlight hold import "
+    "increase index input insert interview invoice issue jump label launch lead leave limit link list load lock log "
+    "look loop mail map mark match measure mention mind mix model monitor move name note notice offer open order "
+    "outline output override page pass patch pause pay phone phrase pick place plan point post practice prefix "
+    "present press print process produce prompt proof query question quote rank rate reason record reference refund "
+    "refuse register release reply report request research respect result resume return review round route run "
+    "sample scale scan schedule score search section secure sequence set share shift ship show sign sort sound split "
+    "stage stand start state step stick stop store stream strike structure study subject support surface suspect "
+    "switch tag tap target term test text tie touch trace track trade train transfer transform trigger trust try "
+    "turn type update upgrade upload use value view visit wait walk waste watch welcome work wrap yield"
+)
+# Words before an order that change nothing about it.
+OPENERS: Final = word_set(
+    "absolutely accordingly actively additionally again also and autonomously briefly carefully clearly "
+    "consistently continuously critical critically deeply directly effectively explicitly finally first furthermore "
+    "gently gracefully hence here honestly immediately important instead just lastly likewise meanwhile "
+    "methodically moreover naturally next note now ok okay only overall periodically please politely precisely "
+    "proactively quickly rather regularly remember rigorously safely second secondly silently similarly simply so "
+    "specifically still strictly systematically then therefore third thirdly thoroughly thus warning yes"
+)
+
+
+# Commands that prompts speak of in plain words, and the texts by which the arguments of a call show them.
+
+_GIT: Final = r"\bgit\b[^|;&\n]*\s"
+_DEEDS: Final[dict[str, tuple[str, str]]] = {
+    "git commit": (
+        (
+            "commit | commits | committing | commit changes | commit your changes | commit the changes | commit code | "
+            "make commits | create commits | create a commit | git commit | git commits | "
+            "commit any changes | commit it"
+        ),
+        rf"{_GIT}commit\b",
+    ),
+    "git push": (
+        (
+            "push | pushing | push changes | push your changes | push the changes | push code | "
+            "git push | push commits | "
+            "push to remote | push to the remote | push to the remote branch | push to a remote "
+            "branch | push to a remote | push changes to a remote repository | "
+            "push to the remote repository | push to remote repositories | push any changes | push it | "
+            "push to a remote repository | push changes to remote | push changes to the remote repository"
+        ),
+        rf"{_GIT}push\b",
+    ),
+    "git push --force": (
+        "force push | force pushes | force-push | force pushing",
+        rf"{_GIT}push\b[^|;&\n]*\s(?:--force\b|-f\b|--force-with-lease|\+)",
+    ),
+    "git commit --amend": (
+        "amend | amend commits | amend a commit | amending commits",
+        rf"{_GIT}commit\b[^|;&\n]*--amend",
+    ),
+    "git config": (
+        (
+            "update the git config | update git config | modify the git config | modify git "
+            "config | change git config | "
+            "change the git config | change the git configuration | modify git configuration | edit the git config | "
+            "update git configuration | alter the git config | modify the git configuration | "
+            "update the git configuration"
+        ),
+        r"\bgit\s+config\s+(?:--(?:global|local|system|add|unset|replace-all)\s+)*[A-Za-z][\w.-]*\s+[^\s|;&]",
+    ),
+    "gh pr create": (
+        (
+            "open a pull request | open pull requests | create a pull request | create pull requests | "
+            "start a pull request | submit a pull request | create prs | open prs | create a pr | open a pr"
+        ),
+        r"\bgh\s+pr\s+create\b|\bglab\s+mr\s+create\b",
+    ),
+    "git rebase": ("rebase | rebasing | git rebase", rf"{_GIT}rebase\b"),
+    "git checkout -b": (
+        (
+            "create branches | create new branches | create new git branches | create a branch | create a new branch | "
+            "create git branches"
+        ),
+        rf"{_GIT}(?:checkout\s+-[bB]|switch\s+(?:-c|--create)|branch\s+[A-Za-z])",
+    ),
+    "--no-verify": (
+        "skip hooks | skip git hooks | bypass hooks | skip pre-commit hooks | bypass pre-commit hooks",
+        r"\s--no-verify\b",
+    ),
+    "install": (
+        (
+            "install packages | install dependencies | install new packages | install new dependencies | "
+            "install additional packages | install any packages | install software"
+        ),
+        r"\b(?:pip3?|uv|npm|pnpm|yarn|bun|apt|apt-get|brew|cargo|poetry|conda|gem|go|dnf|apk)\s+(?:pip\s+)?(?:install|add|i|get)\b",
+    ),
+}
+COMMAND_NAMES: Final = {phrase: name for name, (phrases, _) in _DEEDS.items() for phrase in phrases.split(" | ")}
+COMMANDS: Final = " | ".join(COMMAND_NAMES)
+_PROGRAMS: Final = word_set(
+    "git sed awk grep cat rm mv cp ls cd find curl wget sudo chmod chown kill pkill npm npx pip "
+    "pip3 python python3 node "
+    "make docker kubectl helm terraform vim vi nano emacs less more tail head echo ssh scp bash "
+    "sh apply_patch rg ps top "
+    "yarn pnpm apt apt-get brew cargo go uv poetry psql mysql reboot shutdown"
+)
+
+
+def is_command(text: str) -> bool:
+    """Whether a text is a command, a flag, a home folder or a variable of a shell, and no word of prose."""
+    first = text.split(maxsplit=1)[0] if text.split() else ""
+    flagged = text.startswith(("-", "$")) or " -" in text
+    return first in _PROGRAMS or text.startswith("~") or (flagged and sum(map(str.isalnum, text)) > 1)
+
+
+def pattern_of(items: tuple[str, ...], about: tuple[str, ...] = ()) -> str:
+    """Return a pattern for commands; ``about`` are files that make it one that is meant."""
+    if about:
+        files = "|".join(str(re2.escape(name)) for name in about)
+        added = rf"{_GIT}(?:add|commit)\b" if "git commit" in items else "|".join(map(_pattern, items))
+        return rf"(?:{added})[^|;&\n]*(?:^|[\s/'\"])(?:{files})(?:$|[\s'\";&|])"
+    return "|".join(map(_pattern, items))
+
+
+def _pattern(item: str) -> str:
+    if item in _DEEDS:
+        return _DEEDS[item][1]
+    if item.startswith("~"):
+        return r"(?:^|[\s\"'=:(])~(?:/|$|[\s\"'])"
+    if item.startswith("$"):
+        return rf"\$\{{?{re2.escape(item.strip('${}'))}\b"
+    words = [str(re2.escape(word)) for word in item.split()]
+    # Between the words of a command there may be others: "git push origin --force".
+    gap = r"(?:\s[^|;&\n]*)?\s" if any(word.startswith("-") for word in item.split()[1:]) else r"\s+"
+    start = r"(?:^|[\s\"'`;|&(/])" if not item.startswith("-") else r"(?:^|\s)"
+    return rf"{start}{gap.join(words)}(?:$|[\s\"'`;|&)=])"
+
+
+# Forms of text that a pattern sees, and the words by which prompts name them.
+
+_FORMS: Final[dict[str, tuple[str, str]]] = {
+    "code": (
+        (
+            "code | code blocks | code block | code snippets | code snippet | code fences | source code | "
+            "markdown code fences | markdown code blocks | markdown fences"
+        ),
+        r"```",
+    ),
+    "emoji": (
+        "emoji | emojis | emoticons | emoji characters",
+        r"[\x{1F300}-\x{1FAFF}\x{1F1E6}-\x{1F1FF}\x{2705}\x{274C}\x{2728}\x{2764}\x{2B50}\x{26A0}]",
+    ),
+    "markdown": (
+        "markdown | markdown formatting | markdown syntax | rich formatting | markdown format",
+        r"(?m)```|^#{1,6} \S|\*\*[^*\n]+\*\*|\[[^\]\n]+\]\([^)\n]+\)|^\|.*\|\s*$|^[-*] .*\n[-*] ",
+    ),
+    "lists": (
+        "lists | bullet points | bullets | bulleted lists | numbered lists | bullet lists | list formatting",
+        r"(?m)^\s*(?:[-*\x{2022}]|\d{1,2}[.)])\s+\S.*\n\s*(?:[-*\x{2022}]|\d{1,2}[.)])\s+\S",
+    ),
+    "headings": ("headings | headers | markdown headings | markdown headers", r"(?m)^#{1,6} \S"),
+    "tables": ("tables | markdown tables", r"(?m)^\s*\|.*\|\s*$"),
+    "links": ("links | urls | hyperlinks | web links | web addresses", r"https?://\S|\bwww\.\S|\]\(\S"),
+    "asterisks": ("asterisk | asterisks", r"\*"),
+    "backticks": ("backticks", "`"),
+    "exclamations": ("exclamation points | exclamation marks | exclamation point | exclamation mark", "!"),
+    "html": ("html | html tags | xml tags", r"</?[A-Za-z][\w-]*(?:\s[^<>]*)?/?>"),
+    "json": ("raw json", r"^\s*[{\[]\s*[\"\[{]"),
+    "parentheses": ("parentheses", r"\([^)\n]*\)"),
+    "dashes": ("em dashes | em-dashes | em dash", r"\x{2014}"),
+    "digits": ("", r"\d"),
+    "question_end": ("", r"\?[\s\"')\]*_]*$"),
+}
+PATTERNS: Final = {name: pattern for name, (_, pattern) in _FORMS.items()}
+FORM_NAMES: Final = {phrase: name for name, (phrases, _) in _FORMS.items() for phrase in phrases.split(" | ") if phrase}
+FORMS: Final = " | ".join(FORM_NAMES)
+# Verbs with which code is said and not written into a file.
+SAYS_CODE: Final = frozenset(
+    ("output", "outputs", "outputting", "print", "show", "display", "return", "reply", "respond", "answer")
+)
+# Sorts of files that prompts speak of, and the endings of their names.
+FILE_SORTS: Final = {
+    "image": "png|jpe?g|gif|webp|bmp|tiff?|svg",
+    "notebook": "ipynb",
+    "markdown": "md|markdown",
+    "documentation": "md|markdown|rst",
+    "pdf": "pdf",
+    "video": "mp4|mov|webm|mkv|avi",
+}
+
+
+# Which words are which symbol.
 
 # Words that change nothing about what a sentence asks for.
 FILLERS: Final = word_set(

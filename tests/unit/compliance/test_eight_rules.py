@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stream_guard_compliance import check_compliance, extract
-from stream_guard_compliance.report.account import account_of
-from stream_guard_compliance.report.writing import write_account
+from stream_guard_compliance.report.account import account_of, write_account
 
 from stream_guard.registry import build_registry
 from stream_guard.reports import ReportForm

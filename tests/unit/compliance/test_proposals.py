@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 from stream_guard_compliance import ComplianceResult, check_compliance, extract
-from stream_guard_compliance.proposals import Proposal
+from stream_guard_compliance.check import estimate
 from stream_guard_compliance.proposed_frames import FRAMES as PROPOSED
-from stream_guard_compliance.proposed_frames import MEANINGS
-from stream_guard_compliance.proposing import estimate
+from stream_guard_compliance.proposed_frames import MEANINGS, Proposal
 
 from stream_guard.registry import build_registry
 from stream_guard.settings import ComplianceSettings, JudgeSettings, Settings

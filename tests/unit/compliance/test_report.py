@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from stream_guard_compliance import check_compliance, extract
-from stream_guard_compliance.report.account import PromptAccount, account_of
-from stream_guard_compliance.report.writing import pieces_of, write_account
+from stream_guard_compliance.report.account import PromptAccount, account_of, pieces_of, write_account
 from typer.testing import CliRunner
 
 from stream_guard.cli.app import app

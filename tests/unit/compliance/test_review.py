@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from stream_guard_compliance import extract
-from stream_guard_compliance.examples import examples_of
-from stream_guard_compliance.review import changes_between, read_review, write_review
-from stream_guard_compliance.trying import fires
+from stream_guard_compliance.extraction import fires
+from stream_guard_compliance.review import changes_between, examples_of, read_review, write_review
 
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry

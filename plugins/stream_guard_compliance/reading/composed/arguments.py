@@ -1,21 +1,109 @@
-"""What arguments must be: within a bound, one of some values, with or without a text, there or not there."""
+"""What arguments must be: within a bound, one of some values, with or without a text, given, from somewhere."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from stream_guard_compliance.reading.catalogue import Catalogue
-from stream_guard_compliance.reading.commands import is_command
+from stream_guard_compliance.reading.catalogue import Catalogue, words_of
 from stream_guard_compliance.reading.composed.acts import act_of, is_narrowed_behind
-from stream_guard_compliance.reading.composed.bounds import MONEY, Bound, bound_of
-from stream_guard_compliance.reading.composed.segments import Parts
-from stream_guard_compliance.reading.tokens import Token
-from stream_guard_compliance.reading.values import Reading
-from stream_guard_compliance.reading.word_lists import word_set
+from stream_guard_compliance.reading.composed.segments import Parts, Polarity
+from stream_guard_compliance.reading.symbols import COUNTED, is_command
+from stream_guard_compliance.reading.values import Reading, Token, word_set
+
+# Bounds in words: at most, no more than, not over, capped at, between two numbers, at least.
+
+MONEY: Final = word_set("percent eur usd dollars euros dollar euro gbp pounds")
+_CAPS: Final = word_set("capped limited restricted cap limit max maximum")
+_ONE: Final = {"once": 1.0, "twice": 2.0, "thrice": 3.0, "single": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How large or how many something may be; None where there is no bound on that side."""
+
+    least: float | None = None
+    most: float | None = None
+    strict: bool = False  # the bound itself is too much: "under 5"
+
+
+def number_of(token: Token) -> float | None:
+    """Return the number that a word says."""
+    low = token.low
+    if low in _ONE:
+        return _ONE[low]
+    if token.symbol != "NUM":
+        return None
+    if low in COUNTED:
+        return float(COUNTED[low])
+    digits = re.sub(r"[^\d.]", "", low).rstrip(".")
+    return float(digits) if digits else None
+
+
+def bound_of(tokens: Sequence[Token], polarity: Polarity) -> Bound | None:
+    """Return the one bound that words set, or None where they set none or several."""
+    solid = _without_lesser([token for token in tokens if token.symbol])
+    between = _between(solid)
+    if between is not None:
+        return between if polarity != "not" else None
+    found = [bound for at in range(len(solid)) if (bound := _at(solid, at, polarity)) is not None]
+    if len(found) == 2:  # "at least 1 and at most 12"
+        low, high = sorted(found, key=lambda bound: bound.most is not None)
+        both = low.most is None and high.most is not None and high.least is None
+        return Bound(low.least, high.most, strict=high.strict) if both else None
+    return found[0] if len(found) == 1 else None
+
+
+def _without_lesser(solid: Sequence[Token]) -> list[Token]:
+    """Return "one or two" as two: the larger is the bound."""
+    found: list[Token] = []
+    for token in solid:
+        if token.symbol == "NUM" and [one.symbol for one in found[-2:]] == ["NUM", "SEP"] and found[-1].low == "or":
+            del found[-2:]
+        found.append(token)
+    return found
+
+
+def _between(solid: Sequence[Token]) -> Bound | None:
+    for at, token in enumerate(solid):
+        if token.symbol == "RANGE":
+            low, high = (float(part) for part in re.split(r"\D+", token.text)[:2])
+            return Bound(low, high)
+        following = solid[at + 1 : at + 4]
+        if token.low in {"between", "from"} and [one.symbol for one in following] == ["NUM", "SEP", "NUM"]:
+            return Bound(number_of(following[0]), number_of(following[2]))
+    return None
+
+
+def _at(solid: Sequence[Token], at: int, polarity: Polarity) -> Bound | None:
+    number = number_of(solid[at])
+    if number is None:
+        return None
+    before = list(solid[max(0, at - 2) : at])
+    symbols = {token.symbol for token in before[-1:]}
+    after = solid[at + 1 : at + 3]
+    exceeds = bool(symbols & {"EXCEED", "AMOUNT", "MORETHAN"})
+    if exceeds:
+        return Bound(most=number) if polarity == "not" else None
+    if (
+        "ATMOST" in symbols
+        or any(token.low.partition(" ")[0] in _CAPS for token in before)
+        or any(one.symbol == "ORFEWER" for one in after)
+        or solid[-1].symbol == "ATMOST"
+    ):
+        strict = any(token.low in {"under", "below"} for token in before)
+        if strict and polarity == "not":
+            return Bound(least=number)  # "not below 15"
+        return Bound(most=number, strict=strict) if polarity != "not" or "ATMOST" in symbols else None
+    if "FEWER" in symbols:
+        return Bound(least=number) if polarity == "not" else Bound(most=number, strict=True)
+    return Bound(least=number) if "ATLEAST" in symbols and polarity != "not" else None
+
+
+# What arguments must be: within a bound, one of some values, with or without a text, there or not there.
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 _STARTS: Final = word_set("start starts begin begins prefixed")
@@ -384,3 +472,158 @@ def read_paths(parts: Parts, _catalogue: Catalogue) -> Reading | None:
     tools = tuple(token.text for token in tokens if token.symbol == "TOOL" and not token.described)
     items = ("absolute" if wrong == "ABSPATH" else "relative",)
     return Reading("forbid_arg", items, first=tools, shape="path", frame="composed: paths")
+
+
+# Arguments that a tool has to be given.
+
+
+def read_missing(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """Return arguments without which a tool must not be called: "never call X without a `reason`"."""
+    if parts.polarity == "must" and not parts.others:
+        return _always_given(parts.main.tokens, catalogue)
+    if parts.polarity != "not" or len(parts.others) != 1 or parts.others[0].word not in {"without", "unless"}:
+        return None
+    given = parts.others[0].tokens
+    tools = tools_in([token for token in parts.main.tokens if token.symbol])
+    plain = all(token.symbol in {"CODE", "ARGNAME", "SEP", "LITWORD", "EACH", ""} for token in given)
+    if not tools or not plain or not arguments_in(given):
+        return None
+    frame = "composed: whether an argument is given"
+    return Reading("forbid_arg", arguments_in(given), first=tools, shape="given", frame=frame)
+
+
+def _always_given(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
+    """Arguments that are always given: "always give a chart a `title`"."""
+    args = arguments_in(tokens)
+    always = any(token.low in {"always", "every", "each"} for token in tokens)
+    gives = any(token.low in _GIVING for token in tokens)
+    told = any(token.symbol in {"QUOTE", "NUM", "RANGE"} or token.low in {"true", "false"} for token in tokens)
+    act = act_of([token for token in tokens if token.low not in _GIVING and token.symbol != "CODE"], catalogue)
+    if len(args) != 1 or not always or not gives or told or not act.tools or act.left:
+        return None
+    frame = "composed: whether an argument is given"
+    return Reading("forbid_arg", args, first=act.tools, shape="given", guess=act.described, frame=frame)
+
+
+_GIVING: Final = word_set("give provide include specify fill pass supply")
+
+
+def read_needed(statement: Sequence[Token]) -> Reading | None:
+    """Return arguments that a tool has to be given: "`check_in` is required for search_hotels"."""
+    args = arguments_in(statement)
+    tools = tuple(dict.fromkeys(token.text for token in statement if token.symbol == "TOOL" and not token.described))
+    needs = any(token.symbol == "NEED" or token.low in {"mandatory", "required"} for token in statement)
+    allowed = {
+        "CODE",
+        "ARGNAME",
+        "TOOL",
+        "SEP",
+        "NEED",
+        "BE",
+        "EACH",
+        "DUTY",
+        "LITWORD",
+        "CALL",
+        "CALLN",
+        "TOOLWORD",
+        "",
+    }
+    known = all(token.symbol in allowed or token.low == "mandatory" for token in statement)
+    if not args or not tools or not needs or not known:
+        return None
+    return Reading("forbid_arg", args, first=tools, shape="given", frame="composed: whether an argument is given")
+
+
+# Where the value of an argument has to come from: "an id which search_kb returned".
+
+_RETURNING: Final = word_set(
+    "returned returns gave gives provided produced listed found showed returning come comes came taken obtained copied"
+)
+_OF: Final = word_set("by from of")
+_NARROWS: Final = word_set("in for on at during with to")
+_IDS: Final = word_set("id ids identifier identifiers number numbers code reference key")
+_THAT: Final = word_set("that which")
+
+
+def read_origin(parts: Parts, catalogue: Catalogue) -> Reading | None:
+    """Return that the value of an argument stands in a result of some tools."""
+    only = [other for other in parts.others if other.word == "only with"]  # "file a claim only with a number that ..."
+    said = [*parts.main.tokens, *(token for other in only for token in other.tokens)]
+    tokens = [token for token in said if token.symbol or token.low in _OF | _NARROWS | _THAT]
+    sources = _sources(tokens)
+    if len(only) < len(parts.others) or not _binds(parts, tokens) or not sources or _goes_on(tokens):
+        return None
+    loose = bool(only) or parts.polarity == "not"  # the call may be described
+    tools = [token.text for token in tokens if token.symbol == "TOOL" and (loose or not token.described)]
+    judged = tuple(dict.fromkeys(tool for tool in tools if tool not in sources))
+    names = tuple(name for name in arguments_in(tokens) if not catalogue.knows(name)) or _ids(tokens, judged)
+    if not judged and catalogue.closed:  # any other tool that is given it
+        judged = tuple(name for name in catalogue.names if name not in sources)
+    if not names or not judged:
+        return None
+    return Reading(
+        "forbid_arg",
+        names,
+        first=judged,
+        second=sources,
+        shape="origin",
+        guess=True,
+        frame="composed: the origin of an argument",
+    )
+
+
+def _binds(parts: Parts, tokens: Sequence[Token]) -> bool:
+    """Whether it says that a value has to be given so: "only what X returned", "never what X has not returned"."""
+    negated = any(token.low in {"not", "never"} and token.symbol == "W" for token in tokens)
+    return parts.polarity in {"must", "only"} and not negated if parts.polarity != "not" else negated
+
+
+def _sources(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the tools that are said to give something: "which X or Y returned", "returned by X"."""
+    at = next((number for number, token in enumerate(tokens) if _gives(token)), None)
+    if at is None:
+        return ()
+    behind = tokens[at + 1 :]
+    if behind and behind[0].low in _OF:
+        return _listed(behind[1:])
+    before = [token for token in tokens[:at] if token.low != "not"]
+    return tuple(reversed(_listed(before[::-1])))
+
+
+def _gives(token: Token) -> bool:
+    return token.low.split()[-1:] != [] and token.low.split()[-1] in _RETURNING
+
+
+def _goes_on(tokens: Sequence[Token]) -> bool:
+    """Whether more stands behind what gives the value, which may narrow it: "in plan mode"."""
+    at = next((number for number, token in enumerate(tokens) if _gives(token)), 0)
+    return any(
+        token.symbol not in {"TOOL", "SEP", "YOU", "PERSON"} and token.low not in _OF for token in tokens[at + 1 :]
+    )
+
+
+def _listed(tokens: Sequence[Token]) -> tuple[str, ...]:
+    """Return the tools that stand together at the beginning."""
+    found: list[str] = []
+    for token in tokens:
+        if token.symbol == "TOOL" and not token.described:
+            found.append(token.text)
+        elif token.symbol != "SEP":
+            break
+    return tuple(found)
+
+
+def _ids(tokens: Sequence[Token], tools: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that an argument may have, where only "an id" or "a parcel number" is said."""
+    at = next((number for number, token in enumerate(tokens) if token.low in _IDS), None)
+    if at is None:  # "a symbol which X returned"
+        that = next((number for number, token in enumerate(tokens) if token.low in _THAT), 0)
+        at = that - 1 if that and tokens[that - 1].symbol == "W" and tokens[that - 1].low.isalpha() else None
+    if at is None or len(tools) != 1:
+        return ()
+    word = tokens[at].low.removesuffix("s") if tokens[at].low != "ids" else "id"
+    word = "id" if word == "identifier" else word
+    before = tokens[at - 1].low if at and tokens[at - 1].symbol == "W" and tokens[at - 1].low.isalpha() else ""
+    things = dict.fromkeys(thing for thing in (before, words_of(tools[0])[-1]) if thing)
+    named = [name for thing in things for name in (f"{thing}_{word}", f"{thing}{word.title()}", f"{thing}_{word}s")]
+    return (word, f"{word}s", *named)

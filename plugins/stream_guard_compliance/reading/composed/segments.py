@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from stream_guard_compliance.reading.clauses import is_imperative, leading_and_main, opens_leading
-from stream_guard_compliance.reading.commands import is_command
-from stream_guard_compliance.reading.tokens import Token
-from stream_guard_compliance.reading.word_lists import word_set
+from stream_guard_compliance.reading.symbols import is_command
+from stream_guard_compliance.reading.values import Token, word_set
 
 Relation: TypeAlias = Literal[
     "main", "before", "after", "unless", "preceded", "followed", "together", "if", "done", "with"
