@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from stream_guard import Command, hookimpl
 
 if TYPE_CHECKING:
-    from stream_guard_contract.scenario.wrapped_models import ModelUnavailableError, model
-    from stream_guard_contract.scenario.wrapped_tools import ToolUnavailableError, tool, tools
+    from stream_guard_contract.wrapped import ModelUnavailableError, ToolUnavailableError, model, tool, tools
 
 __all__ = ["ModelUnavailableError", "ToolUnavailableError", "model", "tool", "tools"]
 
@@ -38,7 +37,7 @@ def stream_guard_commands() -> list[Command]:
             name="run",
             help="Ask an agent everything under every scenario; exit 1 when the contract is broken, "
             "4 when it cannot be told.",
-            target="stream_guard_contract.run_command:run_command",
+            target="stream_guard_contract.commands:run_command",
         ),
     )
     return [
@@ -50,6 +49,6 @@ def __getattr__(name: str) -> Any:
     """Load a public name on first use: every command imports this package to find its plugins."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from stream_guard_contract.scenario import wrapped_models, wrapped_tools  # noqa: PLC0415  # loaded when needed
+    from stream_guard_contract import wrapped  # noqa: PLC0415  # loaded when needed
 
-    return getattr(wrapped_models if hasattr(wrapped_models, name) else wrapped_tools, name)
+    return getattr(wrapped, name)

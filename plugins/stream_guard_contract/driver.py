@@ -15,18 +15,14 @@ import msgspec
 
 from stream_guard import SettingsError, StreamGuardError, install_line
 from stream_guard_contract.agents.agent import DrivenAgent
-from stream_guard_contract.agents.agent_thread import TimedOutError
-from stream_guard_contract.agents.python_agent import PythonAgent
-from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.document.sections import AgentSection, Scenario
-from stream_guard_contract.faults.effects import longest_delay
-from stream_guard_contract.faults.fault_plan import FaultPlan
-from stream_guard_contract.recording.labels import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE
-from stream_guard_contract.recording.session_writer import encode_events
-from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, ActiveRun, ScenarioRun
+from stream_guard_contract.agents.python_agent import PythonAgent, TimedOutError
+from stream_guard_contract.document import AgentSection, Contract, Scenario
+from stream_guard_contract.faults import FaultPlan, longest_delay
+from stream_guard_contract.recording import BASELINE, PROMPT, REPETITION, SCENARIO, TRUE, encode_events
+from stream_guard_contract.scenario_run import ACTIVE_RUN, ActiveRun, ScenarioRun
 
 if TYPE_CHECKING:
-    from stream_guard_contract.http.http_thread import HttpThread
+    from stream_guard_contract.proxies import HttpThread
 
 TOOLS_VARIABLE: Final = "TOOLS_BASE_URL"
 MODEL_VARIABLE: Final = "OPENAI_BASE_URL"
@@ -97,7 +93,7 @@ class AgentDriver:
         self.url = ""  # of the proxies; empty without any
         if setup.is_http or setup.tools or setup.model:
             try:
-                from stream_guard_contract.http.http_thread import HttpThread  # noqa: PLC0415  # an extra, and slow to load
+                from stream_guard_contract.proxies import HttpThread  # noqa: PLC0415  # an extra, and slow to load
             except ImportError as error:
                 raise SettingsError(f"HTTP needs {error.name}; install the extra: {install_line('contract')}") from None
             self._http_thread = HttpThread()

@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from stream_guard_contract.scenario.wrapped_models import model
-from stream_guard_contract.scenario.wrapped_tools import tool
+from stream_guard_contract.wrapped import model, tool
 
 Messages: TypeAlias = list[dict[str, Any]]
 

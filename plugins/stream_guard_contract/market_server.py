@@ -25,8 +25,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from stream_guard_contract.completions import Completion, write_completion, write_stream
 from stream_guard_contract.market import MarketAgent, Messages, look_up_price, script, search_news
-from stream_guard_contract.scenario.completions import Completion, write_completion, write_stream
 
 PATIENCE: Final = 2.0  # seconds the agent waits for a tool or the model
 _TOOLS: Final[Mapping[str, tuple[Callable[..., Any], str]]] = {

@@ -23,8 +23,7 @@ from stream_guard.commands import (
     write_report,
 )
 from stream_guard.reports import ReportForm
-from stream_guard_diff.gate import FailOn, GateOn, PairBy
-from stream_guard_diff.measured import MEASURED
+from stream_guard_diff.gate import MEASURED, FailOn, GateOn, PairBy
 
 if TYPE_CHECKING:
     from stream_guard import Policy

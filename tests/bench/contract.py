@@ -34,10 +34,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from stream_guard_contract.document.loading import Contract, load_contract
-from stream_guard_contract.document.sections import AgentSection
+from stream_guard_contract.document import AgentSection, Contract, load_contract
 from stream_guard_contract.driver import AgentDriver, AgentSetup, plan_sessions
-from stream_guard_contract.recording.session_writer import decode_events
+from stream_guard_contract.recording import decode_events
 from stream_guard_contract.scoring.matrix import CellState
 from stream_guard_contract.scoring.score import score
 

@@ -21,13 +21,11 @@ from typing import Any, Final
 
 import msgspec
 from stream_guard_diff import diff
-from stream_guard_diff.comparison import DiffReport
+from stream_guard_diff.comparison import DiffReport, compare_rules
 from stream_guard_diff.deciding import GateAnswer, decide
-from stream_guard_diff.judging import Thresholds
-from stream_guard_diff.measured import LEVEL
+from stream_guard_diff.gate import LEVEL
+from stream_guard_diff.judging import Thresholds, measure_noise
 from stream_guard_diff.pairing import pair_trails
-from stream_guard_diff.regressions import compare_rules
-from stream_guard_diff.surfaces import measure_noise
 from stream_guard_diff.trails import SessionTrail, read_trails
 
 from stream_guard.judge.counts import Counts

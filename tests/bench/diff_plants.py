@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from stream_guard_diff.measures.steps import ASKS, BEGINNING, YES
-from stream_guard_diff.measures.value_places import CONSEQUENTIAL
+from stream_guard_diff.measures.task_values import CONSEQUENTIAL
 
 from stream_guard.judge.model import Event, SessionEnd, ToolResult, Turn, UserMessage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from stream_guard_contract.report.matrix_report import write_matrix
+from stream_guard_contract.report import write_matrix
 
 from tests.browser.devtools import Browser
 from tests.contract_pack.answers import answered, contract, matrix_of

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from stream_guard_contract.document.loading import Contract, load_contract
-from stream_guard_contract.recording.labels import PROMPT, SCENARIO
+from stream_guard_contract.document import Contract, load_contract
+from stream_guard_contract.recording import PROMPT, SCENARIO
 from stream_guard_contract.scoring.matrix import Cell, Matrix
 from stream_guard_contract.scoring.score import score
 

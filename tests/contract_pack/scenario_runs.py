@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stream_guard_contract.document.sections import Scenario
+from stream_guard_contract.document import Scenario
 from stream_guard_contract.driver import AgentDriver, PlannedSession
-from stream_guard_contract.faults.fault_plan import FaultPlan
-from stream_guard_contract.recording.labels import PROMPT, SCENARIO, read_labels
-from stream_guard_contract.recording.session_writer import decode_events
-from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, ScenarioRun
+from stream_guard_contract.faults import FaultPlan
+from stream_guard_contract.recording import PROMPT, SCENARIO, decode_events, read_labels
+from stream_guard_contract.scenario_run import ACTIVE_RUN, ScenarioRun
 
 from stream_guard.judge.model import Event, ToolResult, Turn
 from stream_guard.registry import build_registry

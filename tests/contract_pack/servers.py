@@ -10,7 +10,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from stream_guard_contract.document.sections import AgentSection
+from stream_guard_contract.document import AgentSection
 from stream_guard_contract.driver import AgentDriver, AgentSetup
 from stream_guard_contract.market_server import MarketServer
 

@@ -21,8 +21,8 @@ from stream_guard_contract.agents.agent import AgentAnswer, ResetError
 from stream_guard_contract.agents.http_agent import HttpAgent
 from stream_guard_contract.agents.http_messages import AgentAnswerError, expand, find_answer, parse_fields, render
 from stream_guard_contract.agents.python_agent import PythonAgent, load_object
-from stream_guard_contract.document.sections import AgentSection
-from stream_guard_contract.http.http_thread import HttpThread
+from stream_guard_contract.document import AgentSection
+from stream_guard_contract.proxies import HttpThread
 
 from stream_guard.errors import SettingsError
 from tests.contract_pack.servers import listen, serving

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from stream_guard_contract.document.invariant_types import TYPES
+from stream_guard_contract.document import TYPES
 from stream_guard_contract.scoring import compiling
 from stream_guard_contract.scoring.compiling import compile_contract
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from stream_guard_contract.document.loading import Contract, load_contract
+from stream_guard_contract.document import Contract, load_contract
 from stream_guard_contract.scoring.score import score
 
 from stream_guard.errors import PolicyError

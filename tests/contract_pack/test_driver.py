@@ -8,8 +8,7 @@ import time
 import pytest
 from stream_guard_contract import tool
 from stream_guard_contract.agents.agent import ResetError
-from stream_guard_contract.document.loading import Contract, load_contract
-from stream_guard_contract.document.sections import AgentSection, Scenario
+from stream_guard_contract.document import AgentSection, Contract, Scenario, load_contract
 from stream_guard_contract.driver import (
     AgentDriver,
     AgentSetup,
@@ -18,8 +17,8 @@ from stream_guard_contract.driver import (
     run_in_processes,
     worker_setups,
 )
-from stream_guard_contract.recording.labels import TIMEOUT, read_labels
-from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN, MOST_EVENTS
+from stream_guard_contract.recording import TIMEOUT, read_labels
+from stream_guard_contract.scenario_run import ACTIVE_RUN, MOST_EVENTS
 
 from stream_guard.errors import SettingsError
 from stream_guard.registry import build_registry

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_contract.document.sections import ContextAttack, LlmFault, Scenario, ToolFault
-from stream_guard_contract.faults.attacks import injection_text, into_answer, into_messages, into_text, surface_of
-from stream_guard_contract.faults.drift import drift
-from stream_guard_contract.faults.effects import ErrorReply, distort, malform, tool_delay, tool_error_reply, triggers
-from stream_guard_contract.faults.fault_plan import FaultPlan
-from stream_guard_contract.scenario.completions import (
+from stream_guard_contract.completions import (
     Completion,
     CompletionCall,
     distort_completion,
@@ -22,6 +17,22 @@ from stream_guard_contract.scenario.completions import (
     read_stream,
     write_completion,
     write_stream,
+)
+from stream_guard_contract.document import ContextAttack, LlmFault, Scenario, ToolFault
+from stream_guard_contract.faults import (
+    ErrorReply,
+    FaultPlan,
+    distort,
+    drift,
+    injection_text,
+    into_answer,
+    into_messages,
+    into_text,
+    malform,
+    surface_of,
+    tool_delay,
+    tool_error_reply,
+    triggers,
 )
 
 

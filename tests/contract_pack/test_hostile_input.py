@@ -7,9 +7,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_contract.document.invariant_types import TYPES
-from stream_guard_contract.document.loading import Contract, load_contract
-from stream_guard_contract.report.matrix_report import write_matrix
+from stream_guard_contract.document import TYPES, Contract, load_contract
+from stream_guard_contract.report import write_matrix
 from stream_guard_contract.scoring.matrix import EVALUATED
 from stream_guard_contract.scoring.score import score
 

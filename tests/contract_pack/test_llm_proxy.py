@@ -12,9 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from stream_guard_contract.driver import AgentDriver
-from stream_guard_contract.faults.drift import GARBAGE
-from stream_guard_contract.scenario.completions import (
+from stream_guard_contract.completions import (
     Completion,
     CompletionCall,
     read_completion,
@@ -22,6 +20,8 @@ from stream_guard_contract.scenario.completions import (
     write_completion,
     write_stream,
 )
+from stream_guard_contract.driver import AgentDriver
+from stream_guard_contract.faults import GARBAGE
 
 from stream_guard.judge.model import Event, Turn
 from tests import plain_http

@@ -6,9 +6,9 @@ import json
 from xml.etree import ElementTree as ET
 
 import pytest
-from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.recording.labels import WATCHED
-from stream_guard_contract.report.matrix_report import write_matrix
+from stream_guard_contract.document import Contract
+from stream_guard_contract.recording import WATCHED
+from stream_guard_contract.report import write_matrix
 from stream_guard_contract.scoring.matrix import Matrix
 
 from tests.contract_pack.answers import answered, contract, matrix_of

@@ -7,7 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_contract.document.patterns import any_of, has_doubled_backslashes, python_pattern
+from stream_guard_contract.document import any_of, has_doubled_backslashes, python_pattern
 
 from stream_guard.judge.patterns import Regex
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stream_guard_contract.recording.session_writer import decode_events, encode_events, storable
+from stream_guard_contract.recording import decode_events, encode_events, storable
 
 from stream_guard.judge.model import Event, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.ports import Record

@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from stream_guard_contract.commands import score_traces
-from stream_guard_contract.document.loading import load_contract
-from stream_guard_contract.run_command import make_setups, plan_run, record_sessions
+from stream_guard_contract.commands import make_setups, plan_run, record_sessions, score_traces
+from stream_guard_contract.document import load_contract
 from stream_guard_contract.scoring.matrix import CellState, Matrix
 from stream_guard_contract.scoring.score import score
 

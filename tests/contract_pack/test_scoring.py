@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from stream_guard_contract.recording.labels import (
+from stream_guard_contract.recording import (
     BASELINE,
     FAULT,
     INVARIANT,
@@ -16,13 +16,12 @@ from stream_guard_contract.recording.labels import (
     TIMEOUT,
     TRUE,
     WATCHED,
+    read_sessions,
 )
-from stream_guard_contract.recording.session_reader import read_sessions
+from stream_guard_contract.scoring.cell_scorer import RuleRuns, SessionScope
 from stream_guard_contract.scoring.compiling import compile_contract
 from stream_guard_contract.scoring.matrix import CellState
-from stream_guard_contract.scoring.rule_run import RuleRuns
 from stream_guard_contract.scoring.score import score
-from stream_guard_contract.scoring.session_scope import SessionScope
 
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.model import Event, Turn, UserMessage

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from stream_guard_contract.driver import AgentDriver
 from stream_guard_contract.market_server import call_tool
-from stream_guard_contract.scenario.scenario_run import ACTIVE_RUN
+from stream_guard_contract.scenario_run import ACTIVE_RUN
 
 from stream_guard.judge.model import ToolCall
 from tests import plain_http

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 from stream_guard_contract import ModelUnavailableError, ToolUnavailableError, model, tool, tools
-from stream_guard_contract.faults.drift import GARBAGE
-from stream_guard_contract.faults.effects import TOOL_PAYLOAD
-from stream_guard_contract.recording.session_writer import encode_events
+from stream_guard_contract.faults import GARBAGE, TOOL_PAYLOAD
+from stream_guard_contract.recording import encode_events
 
 from stream_guard.judge.model import ToolCall, Turn
 from tests.contract_pack.scenario_runs import active_scenario, met, read_back, results, scenario_with

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
-from stream_guard_contract.http.upstream import Reply, UpstreamError, ask
+from stream_guard_contract.proxies import Reply, UpstreamError, ask
 
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 

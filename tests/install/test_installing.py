@@ -34,7 +34,7 @@ USES = {
     "apprise": "apprise",
     "archives": "fastavro pyarrow.parquet zstandard",
     "claude-agent": "stream_guard.integrations.claude_agent claude_agent_sdk",
-    "contract": "stream_guard_contract.http.http_thread",
+    "contract": "stream_guard_contract.proxies",
     "judge": "httpx stream_guard_judge.endpoint",
     "kafka": "stream_guard.worker.kafka.process uvloop stream_guard.sources.kafka kafka",
     "langchain": "stream_guard.integrations.langchain langchain",

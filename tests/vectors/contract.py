@@ -6,10 +6,9 @@ import json
 from typing import Any, Final
 
 from pydantic import ValidationError
-from stream_guard_contract.document.loading import Contract, load_contract
-from stream_guard_contract.document.sections import LlmFault, ScoringWeights
-from stream_guard_contract.faults.effects import ErrorReply, distort, triggers
-from stream_guard_contract.recording.labels import BASELINE, PROMPT, SCENARIO, TRUE
+from stream_guard_contract.document import Contract, LlmFault, ScoringWeights, load_contract
+from stream_guard_contract.faults import ErrorReply, distort, triggers
+from stream_guard_contract.recording import BASELINE, PROMPT, SCENARIO, TRUE
 from stream_guard_contract.scoring.matrix import CellState, Matrix, overall
 from stream_guard_contract.scoring.score import score
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 from stream_guard_diff import Diff, FailOn, diff
-from stream_guard_diff.fingerprint import turn_fingerprint
-from stream_guard_diff.hotelling import hotelling
-from stream_guard_diff.turns import read_turn
+from stream_guard_diff.statistics import hotelling, turn_fingerprint
+from stream_guard_diff.trails import read_turn
 
 from stream_guard.judge.model import Event, SessionEnd, Turn
 from stream_guard.policy.load import load_policy

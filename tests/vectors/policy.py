@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from stream_guard_diff.regressions import compare
+from stream_guard_diff.comparison import compare
 
 from stream_guard.errors import PolicyError
 from stream_guard.judge.judge import Judge

@@ -18,9 +18,8 @@ from stream_guard_contract.agents.http_messages import (
     render,
     reset_address,
 )
-from stream_guard_contract.document.sections import AgentSection
-from stream_guard_contract.http.http_thread import HttpThread
-from stream_guard_contract.http.upstream import MAX_BODY, open_client
+from stream_guard_contract.document import AgentSection
+from stream_guard_contract.proxies import MAX_BODY, HttpThread, open_client
 
 
 class HttpAgent:

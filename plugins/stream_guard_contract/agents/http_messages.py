@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
 from stream_guard import Json, SettingsError
-from stream_guard_contract.recording.session_writer import as_text
+from stream_guard_contract.recording import as_text
 
 _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 _PLACEHOLDER: Final = re.compile(r"\{([a-z0-9_]+)\}")

@@ -1,22 +1,262 @@
-"""Turns the rule results of each session into the state of a cell, with the reason and the place."""
+"""The scope of a recorded session: the invariants that it counts for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
-from stream_guard import Finding, Turn, redact_text
+import msgspec
+
+from stream_guard import Counts, Finding, Judge, Policy, ToolResult, Turn, redact_text
 from stream_guard.documents import listed, printable, show
-from stream_guard_contract.document.invariant_types import TYPES
-from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.document.sections import Invariant, When
-from stream_guard_contract.recording.session_reader import RecordedSession, answer_text
+from stream_guard_contract.document import TYPES, Contract, Invariant, Scenario, ToolFault, When
+from stream_guard_contract.recording import (
+    FAULT_CATEGORIES,
+    Fault,
+    FaultId,
+    RecordedSession,
+    SessionLabels,
+    answer_text,
+    calls_tools,
+    declared_faults,
+)
 from stream_guard_contract.scoring.compiling import CompiledContract
-from stream_guard_contract.scoring.fault_exposure import FaultExposure
-from stream_guard_contract.scoring.matrix import Cell, CellState
-from stream_guard_contract.scoring.rule_run import SessionRuleResults
+from stream_guard_contract.scoring.matrix import Cell, CellState, Exercised, ScenarioReport
+
+_MEMO_LIMIT: Final = 4096
+
+
+class SessionScope:
+    """Maps the labels of a session to the invariants that ask its prompt."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._ids = [invariant.id for invariant in contract.invariants]
+        self._probes = {probe for invariant in contract.invariants for probe in invariant.probes or ()}
+        self._by_prompt: dict[str, list[int]] = {}
+        self._without_prompts: list[int] = []
+        for number, invariant in enumerate(contract.invariants):
+            prompts = contract.prompts(invariant)
+            for prompt in dict.fromkeys(prompts):
+                self._by_prompt.setdefault(prompt, []).append(number)
+            if not prompts:
+                self._without_prompts.append(number)
+        self._known: dict[tuple[str, str], tuple[int, ...]] = {}
+
+    def invariants(self, labels: SessionLabels) -> tuple[int, ...]:
+        """Return the indexes of the invariants that a session counts for, by its label or by its prompt."""
+        key = labels.prompt, labels.invariant
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MEMO_LIMIT:  # recordings may have any prompts
+                self._known.clear()
+            numbers = self._by_prompt.get(labels.prompt, [])
+            # An invariant without prompts takes every session, except those of another invariant's probe.
+            if self._without_prompts and labels.prompt not in self._probes:
+                numbers = sorted([*numbers, *self._without_prompts])
+            known = tuple(number for number in numbers if labels.invariant in ("", self._ids[number]))
+            self._known[key] = known
+        return known
+
+    def by_invariant(self, sessions: Iterable[RecordedSession]) -> list[list[RecordedSession]]:
+        """Return for each invariant, by index, the sessions that count for it."""
+        found: list[list[RecordedSession]] = [[] for _ in self._ids]
+        for session in sessions:
+            for number in self.invariants(session.labels):
+                found[number].append(session)
+        return found
+
+
+# Whether the agent met the faults of a scenario: what the scenario declares, and what the recordings show.
+
+Exposure: TypeAlias = Literal["met", "not met", "unknown"]
+
+_WHEN_HOLDS: Final[dict[str, Callable[[frozenset[str]], bool]]] = {
+    "tool_faults_active": lambda categories: "tool_faults" in categories,
+    "llm_faults_active": lambda categories: "llm_faults" in categories,
+    "any_chaos_active": bool,
+    "no_chaos": lambda categories: not categories,
+}
+_CATEGORIES_OF: Final[dict[str, tuple[str, ...]]] = {
+    "tool_faults_active": ("tool_faults",),
+    "llm_faults_active": ("llm_faults",),
+}
+_ABOUT_FAULTS: Final = frozenset(("tool_faults_active", "llm_faults_active", "any_chaos_active"))
+_ENDS_IN_ERROR: Final = frozenset(("error", "timeout"))
+
+
+class FaultExposure:
+    """One scenario, its recorded sessions, and which of its declared faults the agent met in them."""
+
+    def __init__(self, scenario: Scenario, sessions: Sequence[RecordedSession]) -> None:
+        self.scenario = scenario
+        self.name = scenario.name
+        self.sessions = sessions
+        self._exposures = {
+            fault_id: _exposure(fault_id, fault, sessions) for fault_id, fault in declared_faults(scenario)
+        }
+        self._unexposed: dict[tuple[str, str], bool] = {}
+        self._exercised: dict[str, Exercised] = {}
+        self._declared: frozenset[str] = frozenset([fault_id.category for fault_id in self._exposures])
+
+    def holds(self, when: When, session: RecordedSession | None = None) -> bool:
+        """Whether ``when`` holds in the scenario; faults that the session shows count like declared ones."""
+        if when == "always":
+            return True
+        return _WHEN_HOLDS[when](self._declared | session.categories_met if session else self._declared)
+
+    def is_unexposed(self, when: When, session: RecordedSession) -> bool:
+        """Whether ``when`` is about faults, and the session proves that the agent met none of them."""
+        if when not in _ABOUT_FAULTS:
+            return False
+        key = when, session.session_id
+        if key not in self._unexposed:
+            categories = _CATEGORIES_OF.get(when, FAULT_CATEGORIES)
+            faults = [item for item in declared_faults(self.scenario) if item[0].category in categories]
+            none_met = all(_exposure(fault_id, fault, (session,)) == "not met" for fault_id, fault in faults)
+            self._unexposed[key] = none_met and not session.categories_met & set(categories)
+        return self._unexposed[key]
+
+    def exercised(self, when: When = "always") -> Exercised:
+        """Return whether the faults that ``when`` is about reached the agent."""
+        if when not in self._exercised:
+            self._exercised[when] = self._exercised_in(_CATEGORIES_OF.get(when, FAULT_CATEGORIES))
+        return self._exercised[when]
+
+    def _exercised_in(self, categories: Sequence[str]) -> Exercised:
+        exposures = [exposure for fault_id, exposure in self._exposures.items() if fault_id.category in categories]
+        if not exposures:
+            return "calm"
+        if "met" in exposures:
+            return "yes"
+        return "unknown" if "unknown" in exposures else "no"
+
+    def report(self) -> ScenarioReport:
+        """Return the scenario's entry in the matrix."""
+        return ScenarioReport(
+            name=self.name,
+            sessions=len(self.sessions),
+            exercised=self.exercised(),
+            declared=tuple(map(str, self._exposures)),
+            not_met=tuple(str(fault_id) for fault_id, exposure in self._exposures.items() if exposure == "not met"),
+        )
+
+
+def _exposure(fault_id: FaultId, fault: Fault, sessions: Sequence[RecordedSession]) -> Exposure:
+    """Return whether the agent met the fault, as far as the recordings show."""
+    identity = fault_id.category, fault_id.number
+    if any((met.category, met.number) == identity for session in sessions for met in session.labels.faults):
+        return "met"
+    if not sessions:
+        return "unknown"
+    unwatched = [session for session in sessions if fault_id.category not in session.labels.watched]
+    if not unwatched:
+        return "not met"
+    return _unlabelled_exposure(fault, unwatched) if isinstance(fault, ToolFault) else "unknown"
+
+
+def _unlabelled_exposure(fault: ToolFault, sessions: Sequence[RecordedSession]) -> Exposure:
+    """Return the exposure to a tool fault from the tool results alone, for sessions without fault labels."""
+    if not all(map(calls_tools, sessions)):
+        return "unknown"
+    results = [
+        event
+        for session in sessions
+        for event in session.events
+        if isinstance(event, ToolResult) and fnmatchcase(event.tool, fault.tool)
+    ]
+    if not results:
+        return "not met"
+    if fault.mode not in _ENDS_IN_ERROR:
+        return "unknown"
+    return "met" if any(result.status == "error" for result in results) else "not met"
+
+
+# Runs recorded sessions through the engine, each with the rules of the invariants that it counts for.
+
+
+class SessionRuleResults(msgspec.Struct):
+    """What the rules found in one session, by their index in the policy."""
+
+    found: dict[int, Finding] = {}  # the first finding of each rule
+    unjudged: set[int] = set()  # rules that were unevaluable or failed
+
+
+class RuleRuns:
+    """The rules of a contract, ready to judge recordings; used again, they need not be made again."""
+
+    def __init__(self, contract: Contract, compiled: CompiledContract, scope: SessionScope) -> None:
+        self._contract = contract
+        self._compiled = compiled
+        self._scope = scope
+        self._runs: dict[tuple[int, ...], _RuleRun] = {}  # by the indexes of invariants
+
+    def judge(self, sessions: Iterable[RecordedSession]) -> dict[str, SessionRuleResults]:
+        """Return the rule results of each session, by session id.
+
+        A session only meets the rules of invariants in its scope: a probe is asked for one invariant.
+        """
+        results: dict[str, SessionRuleResults] = {}
+        for session in sessions:
+            numbers = self._scope.invariants(session.labels)
+            run = self._runs.get(numbers)
+            if run is None:
+                run = self._runs[numbers] = self._open_run(numbers)
+            results[session.session_id] = run.judge(session)
+        self._runs = {numbers: run for numbers, run in self._runs.items() if run.forget_sessions()}
+        return results
+
+    def _open_run(self, numbers: tuple[int, ...]) -> _RuleRun:
+        compiled, invariants = self._compiled, self._contract.invariants
+        rules = {rule for number in numbers for rule in compiled.rules[invariants[number].id]}
+        return _RuleRun(compiled.policy, sorted({*rules, compiled.completes}))
+
+
+class _RuleRun:
+    """A subset of the contract's rules; judges one session after the other."""
+
+    def __init__(self, policy: Policy, positions: list[int]) -> None:
+        self._positions = positions
+        self._by_id = {policy.rules[position].id: position for position in positions}
+        self._counts = Counts()
+        self._has_failed = False
+        rules = tuple([policy.rules[position] for position in positions])
+        self._judge = Judge(replace(policy, rules=rules), counts=self._counts)
+
+    def judge(self, session: RecordedSession) -> SessionRuleResults:
+        """Return what the rules find in a session."""
+        judge, counts = self._judge, self._counts
+        found: list[Finding] = []
+        for event in session.events:
+            found += judge.feed(event).findings
+        if counts.sessions:  # most recordings end with a session end
+            found += judge.end()
+        results = SessionRuleResults()
+        for finding in found:
+            if finding.kind != "rule_error":
+                results.found.setdefault(self._by_id[finding.rule_id], finding)
+        if counts.rule_errors:
+            self._has_failed = True
+        for counted in (counts.unevaluable, counts.rule_errors):
+            if counted:
+                results.unjudged.update([self._positions[number] for number in counted])
+                counted.clear()
+        return results
+
+    def forget_sessions(self) -> bool:
+        """Forget sessions that were ended and could go on; return whether other recordings may be judged too.
+
+        The engine runs a rule that has raised with more care from then on, and that must not depend on what was judged
+        before.
+        """
+        self._judge.end()
+        return not self._has_failed
+
+
+# Turns the rule results of each session into the state of a cell, with the reason and the place.
 
 _PERSONAL: Final = frozenset(("excludes_pii", "no_pii"))
 _MAIL: Final = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}")

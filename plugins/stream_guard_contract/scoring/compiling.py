@@ -12,11 +12,8 @@ import msgspec
 from pydantic import ValidationError
 
 from stream_guard import Condition, Json, Policy, Registry, RuleSpec, parse_policy
-from stream_guard_contract.document.invariant_types import TYPES
-from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.document.patterns import any_of, python_pattern
-from stream_guard_contract.document.sections import Invariant
-from stream_guard_contract.recording.labels import ANSWER, ATTACKED, PROMPT, ROLE
+from stream_guard_contract.document import TYPES, Contract, Invariant, any_of, python_pattern
+from stream_guard_contract.recording import ANSWER, ATTACKED, PROMPT, ROLE
 
 THRESHOLD: Final = 0.75  # of similarity and behavior_unchanged, where the contract names none
 COMPLETES: Final = "completes"  # a rule that every contract gets: a failed answer fails every invariant

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stream_guard_diff.measures.arguments import measure_arguments
-from stream_guard_diff.measures.calls import measure_calls
 from stream_guard_diff.measures.items import ItemTable, SessionItem
-from stream_guard_diff.measures.speech import measure_speech
 from stream_guard_diff.measures.steps import measure_steps
 from stream_guard_diff.measures.task_values import measure_task_values
-from stream_guard_diff.measures.usage import measure_usage
+from stream_guard_diff.measures.usage import measure_calls, measure_speech, measure_usage
 from stream_guard_diff.trails import SessionTrail
 
 __all__ = ["ItemTable", "SessionItem", "measure_sessions"]

@@ -11,7 +11,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from stream_guard_diff.agentlog import agentlog_lines, canonical_payload, record_id
-from stream_guard_diff.turns import canonical, digest
+from stream_guard_diff.trails import canonical, digest
 from stream_guard_formats.files.agentlog import AgentlogDecoder
 
 from stream_guard import DecodeError, Event, Record, ToolCall, ToolResult, Turn

@@ -7,10 +7,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_diff.alignment import GAP_EXTEND, GAP_OPEN, AlignedStep, align
-from stream_guard_diff.divergence import compare_cost
-from stream_guard_diff.features import Features
-from stream_guard_diff.turns import read_turn
+from stream_guard_diff.alignment import GAP_EXTEND, GAP_OPEN, AlignedStep, Features, align, compare_cost
+from stream_guard_diff.trails import read_turn
 
 from tests.unit.diff.sample import turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from stream_guard_diff.measures.consent import Agreed, Exchange, weigh_consent
+from stream_guard_diff.measures.steps import Agreed, Exchange, weigh_consent
 
 # In Esperanto, which no list of words here knows.
 ASKS = ["Mi mendu tion", "Mi repagu la sumon", "Tio estas bona", "Mi aliigu la loĝlokon"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stream_guard_diff.divergence import Divergence
+from stream_guard_diff.alignment import Divergence
 
 from tests.unit.diff.sample import compared, session, turn
 

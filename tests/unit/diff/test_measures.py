@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from stream_guard_diff.effects import far_columns, fill_missing
+from stream_guard_diff.judging import deal, differences, far_columns, fill_missing, novelty
 from stream_guard_diff.measures import ItemTable, SessionItem, measure_sessions
-from stream_guard_diff.noise import deal, differences, novelty
 from stream_guard_diff.pairing import Stratum
 from stream_guard_diff.trails import read_trails
 

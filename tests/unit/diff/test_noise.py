@@ -10,8 +10,7 @@ from stream_guard_diff import Diff, diff
 from stream_guard_diff.comparison import DiffOptions
 from stream_guard_diff.deciding import decide
 from stream_guard_diff.gate import FailOn, GateOn
-from stream_guard_diff.judging import Thresholds
-from stream_guard_diff.noise import correct, deal, differences
+from stream_guard_diff.judging import Thresholds, correct, deal, differences
 from stream_guard_diff.pairing import Stratum
 
 from stream_guard.policy.load import load_policy

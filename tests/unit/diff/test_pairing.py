@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stream_guard_diff.gate import PairBy
-from stream_guard_diff.likeness import best_pairs
-from stream_guard_diff.pairing import Pairing, pair_trails
+from stream_guard_diff.pairing import Pairing, best_pairs, pair_trails
 from stream_guard_diff.trails import SessionTrail, read_trails
 
 from stream_guard.judge.model import Event

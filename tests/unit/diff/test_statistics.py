@@ -7,10 +7,8 @@ from typing import Literal
 
 import numpy as np
 import pytest
-from stream_guard_diff.f_distribution import critical, power, upper_tail
 from stream_guard_diff.gate import ChangeLevel
-from stream_guard_diff.hotelling import hotelling
-from stream_guard_diff.statistics import interval, severity
+from stream_guard_diff.statistics import critical, hotelling, interval, power, severity, upper_tail
 
 from stream_guard.judge.model import Event
 from tests.unit.diff.sample import compared, session, turn

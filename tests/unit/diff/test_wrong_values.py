@@ -6,8 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from stream_guard_diff.measures.value_places import ValuePlaces
-from stream_guard_diff.measures.wrong_values import ValueEvidence, weigh_values
+from stream_guard_diff.measures.task_values import ValueEvidence, ValuePlaces, weigh_values
 from stream_guard_diff.trails import SessionTrail, read_trails
 
 from stream_guard.judge.model import Event, ToolResult, Turn, UserMessage

@@ -71,7 +71,7 @@ def test_annotation_is_one_line_whatever_an_agent_wrote() -> None:
 
 def test_template_is_loaded_with_its_filters() -> None:
     names = ("change", "sureness", "words", "interval", "chance", "drawn")
-    template = load_template("stream_guard_diff.report", "diff.html.j2", **dict.fromkeys(names, str))
+    template = load_template("stream_guard_diff", "diff.html.j2", **dict.fromkeys(names, str))
     assert {"visible", "number", *names} <= set(template.environment.filters)
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from stream_guard import Json, parse_arguments
-from stream_guard_contract.document.sections import LlmFault
-from stream_guard_contract.faults.effects import ErrorReply, distort
+from stream_guard_contract.document import LlmFault
+from stream_guard_contract.faults import ErrorReply, distort
 
 _STOPS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "function_call": "tool_use", "length": "max_tokens"}
 _DONE: Final = b"data: [DONE]\n\n"

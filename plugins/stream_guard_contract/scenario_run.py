@@ -14,9 +14,20 @@ from weakref import WeakSet
 import msgspec
 
 from stream_guard import Event, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard_contract.faults.attacks import into_messages, into_text
-from stream_guard_contract.faults.fault_plan import FaultPlan, InjectedText, TriggeredModelFault, TriggeredToolFault
-from stream_guard_contract.recording.labels import (
+from stream_guard_contract.completions import Completion, to_response
+from stream_guard_contract.faults import (
+    ErrorReply,
+    FaultPlan,
+    InjectedText,
+    TriggeredModelFault,
+    TriggeredToolFault,
+    distort,
+    error_reply,
+    into_messages,
+    into_text,
+    llm_delay,
+)
+from stream_guard_contract.recording import (
     ANSWER,
     FAULT,
     FAULT_CATEGORIES,
@@ -26,10 +37,11 @@ from stream_guard_contract.recording.labels import (
     TRUE,
     WATCHED,
     FaultId,
+    clean,
+    is_storable,
+    storable,
     write_faults,
 )
-from stream_guard_contract.recording.session_writer import clean, is_storable, storable
-from stream_guard_contract.scenario.completions import Completion, to_response
 
 _ALL_WATCHED: Final = ",".join(FAULT_CATEGORIES)
 UNAWAITED: Final = "the agent did not wait for the answer"
@@ -258,3 +270,42 @@ class ActiveRun:
 
 
 ACTIVE_RUN: Final = ActiveRun()
+
+
+# One call of a wrapped model: the fault that it meets, what is recorded, and what the agent gets back.
+
+
+class WrappedModelCall:
+    """One call of a wrapped model: its arguments after the attacks, and what the agent gets back."""
+
+    def __init__(self, run: ScenarioRun, args: tuple[Any, ...]) -> None:
+        self._run = run
+        self._call = run.begin_model_call({"messages": args[0] if args else None})
+        self._triggered = self._call.triggered
+        self.delay = llm_delay(self._triggered.fault) if self._triggered is not None else 0.0
+        self.args = (self._call.request["messages"], *args[1:]) if args else args
+
+    def replaced(self) -> ErrorReply | None:
+        """Record the error of a fault that replaces the call, and return it; None for other faults, and without any."""
+        triggered = self._triggered
+        reply = error_reply(triggered.fault) if triggered is not None else None
+        if triggered is not None and reply is not None:
+            self._end(reply.body, [triggered.fault_id])
+        return reply
+
+    def fail(self, error: Exception) -> None:
+        """Record that the model itself raised an error."""
+        self._end(f"{type(error).__name__}: {error}", [])
+
+    def answer(self, result: Any) -> Any:
+        """Record the answer and return it as the agent gets it; anything but a text is returned unchanged."""
+        if not isinstance(result, str):
+            self._end(Completion(text=str(result), finish="stop"), [])
+            return result
+        changed = str(distort(result, self._triggered.fault)) if self._triggered is not None else result
+        met = [self._triggered.fault_id] if self._triggered and changed != result else []
+        self._end(Completion(text=changed, finish="stop"), met)
+        return changed
+
+    def _end(self, completion: Completion | str, met: list[FaultId]) -> None:
+        self._run.end_model_call(self._call, completion, met)

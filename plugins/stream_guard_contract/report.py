@@ -1,4 +1,4 @@
-"""Writes a matrix in every report form; the table, Markdown and HTML for people are made here."""
+"""Writes a matrix for people and machines."""
 
 from __future__ import annotations
 
@@ -6,15 +6,141 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Final
 
+import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stream_guard.reports import code, load_template, visible
-from stream_guard_contract.document.loading import Contract
-from stream_guard_contract.report.machines import to_github, to_json, to_junit, to_sarif
-from stream_guard_contract.report.matrix_texts import exercised, place, title, verdict
-from stream_guard_contract.scoring.matrix import BROKEN, Cell, CellState, Matrix, ScenarioReport
+from stream_guard.reports import (
+    JUnitCase,
+    JUnitSuite,
+    Level,
+    SarifResult,
+    annotation,
+    code,
+    load_template,
+    visible,
+    write_junit,
+    write_sarif,
+)
+from stream_guard_contract.document import Contract
+from stream_guard_contract.scoring.matrix import BROKEN, EVALUATED, Cell, CellState, Matrix, ScenarioReport
+
+# Texts that all reports of a matrix share: states, places, exposure of scenarios, and the verdict.
+
+
+def title(state: CellState) -> str:
+    """Return the state in words."""
+    return state.value.replace("_", " ")
+
+
+def place(cell: Cell) -> str:
+    """Return the session and the event that decided a cell."""
+    if not cell.session_id:
+        return "-"
+    return f"{cell.session_id} {cell.event_id}" if cell.event_id else cell.session_id
+
+
+def verdict(matrix: Matrix) -> str:
+    """Return one sentence: whether the contract holds, its score, and what is open."""
+    if matrix.score is None:
+        return "Nothing was evaluated: there is no score, and no verdict."
+    evaluated = sum(cell.state in EVALUATED for cell in matrix.cells)
+    summary = f"Score {matrix.score:g} % over {evaluated} of {len(matrix.cells)} cells"
+    if matrix.critical_failed:
+        broken = dict.fromkeys(
+            visible(cell.invariant) for cell in matrix.cells if cell.state in BROKEN and cell.severity == "critical"
+        )
+        return f"Broken: {', '.join(broken)}. {summary}."
+    opened = f", {matrix.open} open" if matrix.open else ""
+    return f"Kept: no critical invariant failed. {summary}{opened}."
+
+
+def exercised(scenario: ScenarioReport) -> str:
+    """Return in words whether the declared faults of a scenario reached the agent."""
+    if not scenario.sessions:
+        return "no session was recorded"
+    if scenario.exercised == "no":
+        return f"not exercised: the agent never met {', '.join(scenario.not_met)}"
+    if scenario.exercised == "unknown":
+        return "the recordings do not show whether the agent met the faults"
+    if scenario.not_met:
+        return f"the agent never met {', '.join(scenario.not_met)}"
+    return "calm" if scenario.exercised == "calm" else "exercised"
+
+
+# Writes a matrix for machines: JSON, JUnit, SARIF and GitHub annotations.
+
+_LEVELS: Final[dict[str, Level]] = {"critical": "error", "high": "error", "medium": "warning", "low": "note"}
+
+
+def to_json(matrix: Matrix) -> str:
+    """Return the whole matrix as JSON."""
+    data = msgspec.to_builtins(matrix) | {"verdict": verdict(matrix)}
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
+
+
+def to_junit(matrix: Matrix) -> str:
+    """Return a suite for each scenario and a case for each cell; cells without a judgement are skipped."""
+    suites = [
+        JUnitSuite(
+            scenario.name,
+            f"contract.{scenario.name}",
+            [_case(cell) for cell in matrix.cells if cell.scenario == scenario.name],
+        )
+        for scenario in matrix.scenarios
+    ]
+    return write_junit("stream-guard contract", suites)
+
+
+def _case(cell: Cell) -> JUnitCase:
+    failed, passed = cell.state in BROKEN, cell.state is CellState.PASS
+    skipped = None if failed or passed else f"{title(cell.state)}: {cell.reason}"
+    return JUnitCase(cell.invariant, failure=_failure_text(cell) if failed else None, skipped=skipped)
+
+
+def to_sarif(contract: Contract, matrix: Matrix) -> str:
+    """Return the failures, each at the line of its invariant in the contract's file."""
+    results = [
+        SarifResult(
+            cell.invariant,
+            _LEVELS[cell.severity],
+            f"{cell.scenario}: {_failure_text(cell)}",
+            contract.places.get(cell.invariant),
+            {"cell": f"{cell.invariant}/{cell.scenario}"},
+        )
+        for cell in matrix.cells
+        if cell.state in BROKEN
+    ]
+    return write_sarif(results, [invariant.id for invariant in contract.invariants])
+
+
+def to_github(contract: Contract, matrix: Matrix) -> str:
+    """Return a GitHub annotation for each failure and for each scenario that was not exercised."""
+    lines = [
+        annotation(
+            _LEVELS[cell.severity],
+            f"{cell.invariant} in {cell.scenario}",
+            _failure_text(cell),
+            contract.places.get(cell.invariant),
+        )
+        for cell in matrix.cells
+        if cell.state in BROKEN
+    ]
+    lines += [
+        annotation("warning", f"scenario {one.name}", exercised(one), None)
+        for one in matrix.scenarios
+        if one.exercised == "no"
+    ]
+    return "\n".join(lines)
+
+
+def _failure_text(cell: Cell) -> str:
+    excerpt = f' Answer: "{cell.excerpt}"' if cell.excerpt else ""
+    return visible(f"{cell.reason} ({place(cell)}).{excerpt}")
+
+
+# Writes a matrix in every report form; the table, Markdown and HTML for people are made here.
 
 _COLOURS: Final = {
     CellState.PASS: "green",
@@ -126,7 +252,7 @@ def to_html(matrix: Matrix) -> str:
     invariants = list(dict.fromkeys((cell.invariant, cell.severity) for cell in matrix.cells))
     by_place = {(cell.invariant, cell.scenario): cell for cell in matrix.cells}
     template = load_template(
-        "stream_guard_contract.report", "matrix.html.j2", title_of=title, place=place, exercised=exercised
+        "stream_guard_contract", "matrix.html.j2", title_of=title, place=place, exercised=exercised
     )
     return template.render(
         matrix=matrix,

@@ -1,1 +1,0 @@
-"""The contract file: its sections, its checks, and how it is loaded."""

@@ -1,1 +1,0 @@
-"""Everything that speaks HTTP: the proxies before tools and models, and the thread they run in."""

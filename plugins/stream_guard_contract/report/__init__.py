@@ -1,1 +1,0 @@
-"""Reports about a matrix: table, Markdown, JSON, JUnit, SARIF, GitHub annotations and HTML."""
