@@ -12,8 +12,7 @@ import stream_guard as sg
 from stream_guard_shell.effects import CommandReading
 from stream_guard_shell.expansion import Folder, literal
 from stream_guard_shell.reading import read_command
-from stream_guard_shell.shell.recorder import Recorder
-from stream_guard_shell.shell.state import Shell
+from stream_guard_shell.shell import Recorder, Shell
 
 _COMMANDS: Final = ("command", "cmd", "script")
 _PYTHON_TOOL: Final = re.compile(r"(?i:python|jupyter|notebook_cell)")

@@ -146,6 +146,24 @@ def unknown(kind: str = "other", *, host: str = "", fields: tuple[Field, ...] = 
     return Field((Piece(known=False, origin=Origin(kind, host, fields), carried=carried),))
 
 
+def net_origins(field: Field) -> list[str]:
+    """Return the hosts that some of a field came from."""
+    return [origin.host for piece in flat(field).pieces if (origin := piece.origin) and origin.kind == "net"]
+
+
+def flat(field: Field) -> Field:
+    """Return a field with the outputs that it holds in place of unknown pieces."""
+    if not field.origins("output", "process"):
+        return field
+    pieces: list[Piece] = []
+    for piece in field.pieces:
+        if piece.origin is not None and piece.origin.kind in ("output", "process") and piece.origin.fields:
+            pieces.extend(flat(piece.origin.fields[0]).pieces)
+        else:
+            pieces.append(piece)
+    return Field(pieces)
+
+
 def joined_words(fields: Iterable[Field]) -> Field:
     """Return fields as one, with blanks between."""
     pieces: list[Piece] = []

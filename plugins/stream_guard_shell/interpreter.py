@@ -13,16 +13,16 @@ from stream_guard_shell.expansion import (
     Piece,
     TooManyWordsError,
     expand_braces,
+    flat,
     glob_at,
     joined_words,
     literal,
+    net_origins,
     resolve,
     unknown,
 )
 from stream_guard_shell.secrets import is_secret_variable
-from stream_guard_shell.shell.call import ProgramCall, word_list
-from stream_guard_shell.shell.recorder import OverLimitError, Recorder
-from stream_guard_shell.shell.state import Shell, Variable
+from stream_guard_shell.shell import OverLimitError, ProgramCall, Recorder, Shell, Variable, word_list
 from stream_guard_shell.syntax.nodes import (
     AndOr,
     Arithmetic,
@@ -471,7 +471,7 @@ class Interpreter(Recorder):
         if isinstance(node, AndOr):
             return self._and_or(shell, node, stdin)
         if isinstance(node, Function):
-            shell.define(node.name, node.body)
+            shell.functions_here[node.name] = node.body
             return NOTHING
         redirected = self.redirect(shell, node.redirections, stdin)
         output = self._compound(shell, node, redirected.stdin)
@@ -700,26 +700,6 @@ class Interpreter(Recorder):
         shell.level -= 3
         return output
 
-    def execute_unknown(self, shell: Shell, text: Field, interpreter: str) -> None:
-        """Record that unknown text runs: where from, or which file it is."""
-        for piece in text.pieces:
-            origin = piece.origin
-            if piece.known:
-                continue
-            if origin is not None and origin.kind == "file":
-                for file in origin.fields:
-                    self.run_file(shell, file, interpreter)
-            elif origin is not None and origin.kind == "net":
-                self.execute(shell, "net", interpreter, host=origin.host)
-            elif origin is not None and origin.kind == "decoded":
-                self.execute(shell, "decoded", interpreter)
-            else:
-                self.execute(shell, "computed", interpreter)
-
-    def flattened(self, text: Field) -> Field:
-        """Return a text with the outputs that it holds in place of unknown pieces."""
-        return flat(text)
-
     def knows(self, name: str) -> bool:
         """Whether a program of this name is in the tables."""
         return find_tool(name)[0] is not None
@@ -803,24 +783,6 @@ def _first_word(node: Command) -> str:
         return ""
     texts = [part.text for part in node.words[0] if isinstance(part, Literal)]
     return "".join(texts) if len(texts) == len(node.words[0]) else ""
-
-
-def net_origins(field: Field) -> list[str]:
-    """Return the hosts that some of a field came from."""
-    return [origin.host for piece in flat(field).pieces if (origin := piece.origin) and origin.kind == "net"]
-
-
-def flat(field: Field) -> Field:
-    """Return a field with the outputs that it holds in place of unknown pieces."""
-    if not field.origins("output", "process"):
-        return field
-    pieces: list[Piece] = []
-    for piece in field.pieces:
-        if piece.origin is not None and piece.origin.kind in ("output", "process") and piece.origin.fields:
-            pieces.extend(flat(piece.origin.fields[0]).pieces)
-        else:
-            pieces.append(piece)
-    return Field(pieces)
 
 
 def _with_words(command: Command, rest: SimpleCommand) -> Command:

@@ -5,28 +5,19 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_shell.acts import edited_by, read_call
 from stream_guard_shell.effects import CommandReading
 from stream_guard_shell.expansion import glob_folder, is_below
-from stream_guard_shell.session_paths import LONGEST, SessionPaths, place_of
+from stream_guard_shell.session_paths import LONGEST, SessionParams, SessionPaths, place_of
 
 _MOST: Final = 160
 _SHOWING: Final = frozenset(("read", "secret", "write", "move"))
 
 
-class MustReadBeforeEditParams(sg.Params):
+class MustReadBeforeEditParams(SessionParams):
     """Parameters of ``must_read_before_edit``."""
-
-    tool: sg.ToolPattern = Field(
-        default=sg.ToolPattern("*"), description="shells and file tools: a name, a glob, a class, or a list"
-    )
-    project: str | None = Field(
-        default=None, pattern="^/", description="the folder of the session; without it, the first that a call names"
-    )
-    home: str | None = Field(default=None, pattern="^/", description="the home; without it, the one the folder is in")
 
 
 class MustReadBeforeEditState(sg.State):

@@ -6,13 +6,12 @@ from typing import Final
 
 import msgspec
 import re2
-from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.expansion import glob_folder
-from stream_guard_shell.session_paths import LONGEST, SessionPaths, place_of
+from stream_guard_shell.session_paths import LONGEST, SessionParams, SessionPaths, place_of
 
 _MOST: Final = 160
 _MOST_CLAIMS: Final = 20
@@ -28,16 +27,8 @@ _NAME: Final = re2.compile(r"`([^`]+)`")
 _LOOKING: Final = frozenset(("read", "grep", "glob", "search", "list", "ls", "view", "fetch", "todo", "think", "get"))
 
 
-class MustWriteClaimedFileParams(sg.Params):
+class MustWriteClaimedFileParams(SessionParams):
     """Parameters of ``must_write_claimed_file``."""
-
-    tool: sg.ToolPattern = Field(
-        default=sg.ToolPattern("*"), description="shells and file tools: a name, a glob, a class, or a list"
-    )
-    project: str | None = Field(
-        default=None, pattern="^/", description="the folder of the session; without it, the first that a call names"
-    )
-    home: str | None = Field(default=None, pattern="^/", description="the home; without it, the one the folder is in")
 
 
 class MustWriteClaimedFileState(sg.State):

@@ -7,13 +7,12 @@ import json
 from typing import Final
 
 import msgspec
-from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.patterns import HARD_REASONS
-from stream_guard_shell.session_paths import SessionPaths, place_of
+from stream_guard_shell.session_paths import SessionParams, SessionPaths, place_of
 
 _MOST_CALLS: Final = 16  # that wait for a decision
 _MOST_EFFECTS: Final = 16  # of one call
@@ -38,16 +37,8 @@ class DeniedEffect(sg.State):
     effect: str
 
 
-class NoDeniedEffectParams(sg.Params):
+class NoDeniedEffectParams(SessionParams):
     """Parameters of ``no_denied_effect``."""
-
-    tool: sg.ToolPattern = Field(
-        default=sg.ToolPattern("*"), description="shells and file tools: a name, a glob, a class, or a list"
-    )
-    project: str | None = Field(
-        default=None, pattern="^/", description="the folder of the session; without it, the first that a call names"
-    )
-    home: str | None = Field(default=None, pattern="^/", description="the home; without it, the one the folder is in")
 
 
 class NoDeniedEffectState(sg.State):

@@ -7,7 +7,7 @@ from typing import Final
 from stream_guard_shell.effects import CommandReading
 from stream_guard_shell.expansion import Folder, literal
 from stream_guard_shell.interpreter import Interpreter
-from stream_guard_shell.shell.state import Shell
+from stream_guard_shell.shell import Shell
 
 MOST_BYTES: Final = 1 << 20
 """Characters of a command that are read."""

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from pydantic import Field
+
 import stream_guard as sg
 from stream_guard_shell.acts import SessionPlace, command_text, folder_of, home_of
 from stream_guard_shell.effects import APPLIED, CLEAN, POPPED, RAISING, CommandReading, ShellEffect, make_effect
@@ -15,6 +17,18 @@ from stream_guard_shell.patterns import UNKNOWN_FOLDER, SessionFolders
 MOST_PATHS: Final = 96
 LONGEST: Final = 256  # bytes of a path that is remembered
 _UNSURE: Final = re.compile(r"[;|\n]|&(?!&|>|\d)(?<!&&)(?<!>&)")
+
+
+class SessionParams(sg.Params):
+    """Parameters of rules that ask nothing but which calls are read, and where the session is."""
+
+    tool: sg.ToolPattern = Field(
+        default=sg.ToolPattern("*"), description="shells and file tools: a name, a glob, a class, or a list"
+    )
+    project: str | None = Field(
+        default=None, pattern="^/", description="the folder of the session; without it, the first that a call names"
+    )
+    home: str | None = Field(default=None, pattern="^/", description="the home; without it, the one the folder is in")
 
 
 class MadePath(sg.State):

@@ -7,8 +7,7 @@ from typing import Final
 
 from stream_guard_shell.expansion import NOTHING, Field, Folder, joined_words, literal, resolve, unknown
 from stream_guard_shell.secrets import is_secret, is_secret_variable
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
-from stream_guard_shell.shell.state import Alias, Shell, Variable
+from stream_guard_shell.shell import Alias, Handler, ProgramCall, Shell, Variable, parse_options
 
 _NAME: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)?")
 
@@ -32,10 +31,8 @@ def change_folder(call: ProgramCall) -> Field:
         return NOTHING
     else:
         target = operands[0]
-    place = resolve(target, shell.folder, tilde=shell.away)
-    call.recorder.spend(len(place.text) // 16)
-    known = place.kind in ("path", "glob")
-    _go(shell, Folder(place.text if known else None, place.kind == "glob"))
+    shell.previous = shell.folder
+    call.recorder.spend(len(shell.go(target).text) // 16)
     return NOTHING
 
 
@@ -82,7 +79,7 @@ def unset(call: ProgramCall) -> Field:
     for operand in options.operands:
         name = operand.literal or ""
         if options.has("f"):
-            call.shell.define(name, None)
+            call.shell.functions_here[name] = None
         else:
             call.shell.assign(name, Variable(literal("")))
     return NOTHING
@@ -168,7 +165,7 @@ def alias(call: ProgramCall) -> Field:
     for arg in call.args:
         name, equals, _ = arg.head.partition("=")
         if equals:
-            call.shell.set_alias(name, Alias(arg.behind(len(name) + 1), call.shell.line))
+            call.shell.aliases_here[name] = Alias(arg.behind(len(name) + 1), call.shell.line)
     return NOTHING
 
 

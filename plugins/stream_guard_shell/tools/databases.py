@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from stream_guard_shell.expansion import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
+from stream_guard_shell.shell import Handler, ProgramCall, parse_options, word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, looks
 
 _TOKEN: Final = re.compile(

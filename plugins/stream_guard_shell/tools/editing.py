@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion import Field, literal, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
+from stream_guard_shell.shell import Handler, ProgramCall, parse_options
 
 _SED_ADDRESS: Final = re.compile(
     r"[\s;{}]*(?:(?:[0-9]+|\$|/(?:[^/\\\n]|\\.)*/|\\(.)(?:(?!\1|\\).|\\.)*\1)[IM]*(?:~[0-9]+)?\s*,?\s*\+?){0,2}[\s!]*",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream_guard_shell.expansion import NOTHING, Field, FilePlace, Folder, Piece, literal, resolve, unknown
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options, word_list
-from stream_guard_shell.shell.state import Shell
+from stream_guard_shell.expansion import NOTHING, Field, FilePlace, Piece, literal, resolve, unknown
+from stream_guard_shell.shell import Handler, Options, ProgramCall, parse_options, word_list
 
 _COPY_VALUED: Final = word_list(
     "S t m o g target-directory suffix mode owner group preserve no-preserve reflink sparse backup context"
@@ -233,22 +232,17 @@ def _pack(call: ProgramCall, args: list[Field], options: Options, archive: Field
     operands = iter(parse_options(args, [one for one in _TAR_VALUED if one not in ("C", "directory")]).operands)
     folders = list(options.values("C", "directory"))
     if folders:
-        shell = _inside(shell, folders[0])
+        shell.go(folders[0])
     for operand in operands:
         if any(operand is folder for folder in folders):
-            shell = _inside(call.shell.subshell(), operand)
+            shell = call.shell.subshell()
+            shell.go(operand)
             continue
         call.recorder.read(shell, operand, recursive=True)
     if archive is not None and archive.literal != "-":
         call.recorder.write(call.shell, archive)
         return NOTHING
     return unknown()
-
-
-def _inside(shell: Shell, folder: Field) -> Shell:
-    place = resolve(folder, shell.folder, tilde=shell.away)
-    shell.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
-    return shell
 
 
 def unzip(call: ProgramCall) -> Field:

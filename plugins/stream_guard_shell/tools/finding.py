@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion import NOTHING, NUL, Field, Piece, literal, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
+from stream_guard_shell.shell import Handler, ProgramCall, parse_options, word_list
 
 _ACTIONS: Final = frozenset(("-delete", "-exec", "-execdir", "-ok", "-okdir", "-print", "-print0", "-ls", "-prune"))
 _NO_TESTS: Final = frozenset(

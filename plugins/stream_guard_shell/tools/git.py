@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from stream_guard_shell.effects import APPLIED, CLEAN, POPPED
-from stream_guard_shell.expansion import NOTHING, Field, Folder, joined_words, literal, resolve, unknown
-from stream_guard_shell.shell.call import (
+from stream_guard_shell.expansion import NOTHING, Field, joined_words, literal, unknown
+from stream_guard_shell.shell import (
     Handler,
     Options,
     ProgramCall,
@@ -163,19 +163,7 @@ _UNKNOWN_LOOKING: Final = frozenset(
     ("get", "logs", "ps", "images", "inspect", "plan", "validate", "view", "info", "search")
 )
 _CONFIG_LOOKING: Final = frozenset(
-    (
-        "get",
-        "get-all",
-        "get-regexp",
-        "get-urlmatch",
-        "l",
-        "list",
-        "get-color",
-        "get-colorbool",
-        "show-origin",
-        "e",
-        "edit",
-    )
+    word_list("get get-all get-regexp get-urlmatch l list get-color get-colorbool show-origin e edit")
 )
 
 
@@ -185,9 +173,7 @@ def git(call: ProgramCall) -> Field:
     shell = call.shell
     for folder in options.values("C"):
         shell = shell.subshell()
-        place = resolve(folder, shell.folder, tilde=shell.away)
-        call.recorder.spend(len(place.text) // 16)
-        shell.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
+        call.recorder.spend(len(shell.go(folder).text) // 16)
     _configured_commands(call, options)
     if not options.rest:
         return unknown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from stream_guard_shell.expansion import NOTHING, Field, literal, normal, resolve, unknown
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, host_of, parse_options, word_list
+from stream_guard_shell.shell import Handler, Options, ProgramCall, host_of, parse_options, word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, is_dry, looks
 
 _KUBECTL_VALUED: Final = word_list(

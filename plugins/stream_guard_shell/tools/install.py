@@ -7,26 +7,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion import NOTHING, Field, literal, unknown
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, host_of, parse_options, url_host, word_list
+from stream_guard_shell.shell import Handler, Options, ProgramCall, host_of, parse_options, url_host, word_list
 from stream_guard_shell.tools.programs import LOOKING_VERBS, task_of
 
 _LOOKING: Final = LOOKING_VERBS | frozenset(
-    (
-        "freeze",
-        "check",
-        "help",
-        "config",
-        "root",
-        "prefix",
-        "bin",
-        "why",
-        "ll",
-        "la",
-        "tree",
-        "doctor",
-        "version",
-        "cache",
-    )
+    word_list("freeze check help config root prefix bin why ll la tree doctor version cache")
 )
 
 _CHANGING: Final = frozenset(word_list("set unset delete edit add remove rm clean clear purge prune verify fix"))

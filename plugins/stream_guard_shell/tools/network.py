@@ -6,10 +6,11 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion import NOTHING, Field, joined_words, literal, unknown
-from stream_guard_shell.shell.call import (
+from stream_guard_shell.shell import (
     Handler,
     Options,
     ProgramCall,
+    Shell,
     has_scheme,
     host_of,
     parse_options,
@@ -17,7 +18,6 @@ from stream_guard_shell.shell.call import (
     url_host,
     word_list,
 )
-from stream_guard_shell.shell.state import Shell
 
 _NC_VALUED: Final = word_list("p s w q i g G x X I O P T V e c exec sh-exec source source-port wait")
 _SSH_VALUED: Final = tuple("bcDeEFIiJlLmOopQRSWwB")

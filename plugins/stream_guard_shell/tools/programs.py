@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from stream_guard_shell.expansion import Field, unknown
-from stream_guard_shell.shell.call import Handler, Options, ProgramCall, parse_options, word_list
+from stream_guard_shell.shell import Handler, Options, ProgramCall, parse_options, word_list
 
 LOOKING_VERBS: Final = frozenset(
     word_list("""

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream_guard_shell.expansion import NOTHING, Field, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options, word_list
+from stream_guard_shell.shell import Handler, ProgramCall, parse_options, word_list
 
 _SIGNAL: Final = re.compile(r"-(?:\d+|[A-Z][A-Z0-9+]*)")
 _PKILL_VALUED: Final = word_list(

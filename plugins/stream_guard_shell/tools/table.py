@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-from stream_guard_shell.shell.call import Handler
+from stream_guard_shell.shell import Handler
 from stream_guard_shell.tools import (
     builtins,
     databases,
@@ -17,7 +17,6 @@ from stream_guard_shell.tools import (
     install,
     languages,
     network,
-    printing,
     programs,
     reading,
     system,
@@ -25,7 +24,7 @@ from stream_guard_shell.tools import (
 )
 
 _FAMILIES: Final = (
-    printing, reading, editing, programs, files, finding, git, network, install, infra, databases, system, wrappers,
+    reading, editing, programs, files, finding, git, network, install, infra, databases, system, wrappers,
     builtins, languages,
 )  # fmt: skip
 TABLE: Final[dict[str, Handler]] = {name: handler for family in _FAMILIES for name, handler in family.TOOLS.items()}

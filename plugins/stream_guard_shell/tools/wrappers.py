@@ -6,9 +6,8 @@ import re
 from typing import Final, NamedTuple
 
 from stream_guard_shell.effects import RAISING
-from stream_guard_shell.expansion import NOTHING, Field, Folder, joined_words, resolve, unknown
-from stream_guard_shell.shell.call import Handler, ProgramCall, parse_options
-from stream_guard_shell.shell.state import Shell, Variable
+from stream_guard_shell.expansion import NOTHING, Field, joined_words, unknown
+from stream_guard_shell.shell import Handler, ProgramCall, Shell, Variable, parse_options
 from stream_guard_shell.tools.install import installs_from_registry
 
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
@@ -84,8 +83,7 @@ def assigned(call: ProgramCall, words: list[Field]) -> tuple[list[Field], Shell]
 def inside(shell: Shell, folder: Field) -> Shell:
     """Return a shell in another folder."""
     inner = shell.subshell()
-    place = resolve(folder, shell.folder, tilde=shell.away)
-    inner.folder = Folder(place.text if place.kind in ("path", "glob") else None, place.kind == "glob")
+    inner.go(folder)
     return inner
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stream_guard_shell.expansion import Field, Folder, literal, normal, unknown
 from stream_guard_shell.secrets import is_secret_variable
-from stream_guard_shell.shell.call import ProgramCall, host_of, word_list
+from stream_guard_shell.shell import ProgramCall, host_of, word_list
 
 
 class Value(NamedTuple):

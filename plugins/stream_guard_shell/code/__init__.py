@@ -1,1 +1,0 @@
-"""Code of other languages that a command contains: Python is parsed, others are searched for calls with literals."""
