@@ -7,10 +7,9 @@ from typing import Final
 import msgspec
 
 import stream_guard as sg
-from stream_guard_shell.acts import edited_by, read_call
 from stream_guard_shell.effects import CommandReading
 from stream_guard_shell.expansion import glob_folder, is_below
-from stream_guard_shell.session_paths import LONGEST, SessionParams, SessionPaths, place_of
+from stream_guard_shell.sessions import LONGEST, SessionParams, SessionPaths, edited_by, place_of, read_call
 
 _MOST: Final = 160
 _SHOWING: Final = frozenset(("read", "secret", "write", "move"))

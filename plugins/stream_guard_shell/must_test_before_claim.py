@@ -10,10 +10,18 @@ import msgspec
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_shell.acts import command_text, read_call
 from stream_guard_shell.effects import ShellEffect
 from stream_guard_shell.patterns import PROJECT, UNKNOWN_FOLDER, EffectPattern, PatternFit, is_unclear
-from stream_guard_shell.session_paths import SessionPaths, created_in, folders_of, place_of, remember, with_ownership
+from stream_guard_shell.sessions import (
+    SessionPaths,
+    command_text,
+    created_in,
+    folders_of,
+    place_of,
+    read_call,
+    remember,
+    with_ownership,
+)
 
 _PROGRAMS: Final = ["pytest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest", "unittest"]
 _TASKS: Final = ["test", "check", "test:*"]

@@ -8,10 +8,9 @@ import msgspec
 import re2
 
 import stream_guard as sg
-from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.expansion import glob_folder
-from stream_guard_shell.session_paths import LONGEST, SessionParams, SessionPaths, place_of
+from stream_guard_shell.sessions import LONGEST, SessionParams, SessionPaths, place_of, read_call
 
 _MOST: Final = 160
 _MOST_CLAIMS: Final = 20

@@ -10,10 +10,9 @@ import msgspec
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_shell.acts import command_text, read_call
 from stream_guard_shell.effects import CommandReading
 from stream_guard_shell.patterns import EffectPattern, PatternFit
-from stream_guard_shell.session_paths import SessionPaths, folders_of, place_of
+from stream_guard_shell.sessions import SessionPaths, command_text, folders_of, place_of, read_call
 
 _MOST_LINES: Final = 2_000  # of fetched texts that are remembered
 _MOST_TEXT: Final = 200_000  # characters of one result that are looked at

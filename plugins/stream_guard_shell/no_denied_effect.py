@@ -9,10 +9,9 @@ from typing import Final
 import msgspec
 
 import stream_guard as sg
-from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.patterns import HARD_REASONS
-from stream_guard_shell.session_paths import SessionParams, SessionPaths, place_of
+from stream_guard_shell.sessions import SessionParams, SessionPaths, place_of, read_call
 
 _MOST_CALLS: Final = 16  # that wait for a decision
 _MOST_EFFECTS: Final = 16  # of one call

@@ -8,16 +8,16 @@ import msgspec
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_shell.acts import read_call
 from stream_guard_shell.effects import CommandReading, ShellEffect
 from stream_guard_shell.patterns import SOFT_REASONS, EffectPattern, PatternFit, is_unclear
-from stream_guard_shell.session_paths import (
+from stream_guard_shell.sessions import (
     SessionPaths,
     created_in,
     folders_of,
     forget_attempt,
     note_result,
     place_of,
+    read_call,
     remember,
     with_ownership,
     with_purpose,

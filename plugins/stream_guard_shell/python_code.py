@@ -254,7 +254,8 @@ class PythonReader:
 
     def _execute(self, code: Value) -> Value:
         if code.kind == "text" and code.text is not None:
-            self.nested(code.text)
+            self.call.recorder.spend(len(code.text) + 100)
+            read_python(self.call, literal(code.text))
             return DATA
         if code.kind == "data" and code.text is not None and not code.source and not code.hole:
             return DATA
@@ -329,11 +330,6 @@ class PythonReader:
             self.unclear()
             return OTHER
         return DATA
-
-    def nested(self, code: str) -> None:
-        """Follow code inside code."""
-        self.call.recorder.spend(len(code) + 100)
-        read_python(self.call, literal(code))
 
     def statement(self, node: ast.AST) -> None:
         """Follow one statement."""

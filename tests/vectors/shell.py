@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from stream_guard_shell.effects import ShellEffect
 from stream_guard_shell.reading import read_command
-from stream_guard_shell.session_paths import with_ownership
+from stream_guard_shell.sessions import with_ownership
 
 from stream_guard.guard.inline import Guard
 from stream_guard.judge.model import Event, ToolCall, Turn

@@ -273,15 +273,9 @@ def _compose(call: ProgramCall, words: list[Field]) -> Field:
         operands = [literal("compose"), literal("down"), *inner.operands]
         destroy(call, "container", operands, inner, volumes=inner.has("v", "volumes"))
         return NOTHING
-    if verb not in (None, "config") and not looks(_operands(outer), 1):
+    if verb not in (None, "config") and not looks(outer, 1):
         call.run("compose")
     return unknown()
-
-
-def _operands(outer: Options) -> Options:
-    options = Options()
-    options.operands = outer.rest
-    return options
 
 
 def _exec(call: ProgramCall, words: list[Field]) -> Field:

@@ -218,13 +218,9 @@ def fetch_and_run(call: ProgramCall) -> Field:
     packages = options.values("p", "package", "from", "with") or words[:1]
     if not packages:
         return unknown()
-    spec = _MANAGERS["npm" if call.name != "uvx" else "pip"]
-    index = _index(call, spec, options)
     manager = "npm" if call.name != "uvx" else "pip"
-    for package in packages:
-        source, host, name = _source(call, manager, package, index)
-        names = (name,) if name is not None else None
-        call.emit("install", manager=call.name, packages=names, source=source, host=host)
+    index = _index(call, _MANAGERS[manager], options)
+    _packages(call, call.name, manager, packages, index)
     if not words:
         return unknown()
     return _run_package(call, words)
@@ -258,7 +254,7 @@ def uv(call: ProgramCall) -> Field:
         options = parse_options(
             call.args[1:], word_list("with python p extra group m module env-file directory project"), stop=True
         )
-        _with_packages(call, options)
+        _packages(call, "uv", "pip", options.values("with"), None)
         module = options.value("m", "module")
         rest = [literal("python"), literal("-m"), module, *options.rest] if module is not None else options.rest
         return call.recorder.run_words(call.shell, list(rest), call.stdin) if rest else unknown()
@@ -269,11 +265,12 @@ def uv(call: ProgramCall) -> Field:
     return install(call)
 
 
-def _with_packages(call: ProgramCall, options: Options) -> None:
-    for package in options.values("with"):
-        source, host, name = _source(call, "pip", package, None)
+def _packages(call: ProgramCall, tool: str, manager: str, packages: list[Field], index: str | None) -> None:
+    """Record packages that a tool installs to run something, one by one."""
+    for package in packages:
+        source, host, name = _source(call, manager, package, index)
         names = (name,) if name is not None else None
-        call.emit("install", manager="uv", packages=names, source=source, host=host)
+        call.emit("install", manager=tool, packages=names, source=source, host=host)
 
 
 TOOLS: Final[dict[str, Handler]] = {

@@ -217,11 +217,7 @@ def _python_file(call: ProgramCall, args: list[Field]) -> Field:
     process = file.origins("process")
     if process:
         return _code(call, process[0].fields[0] if process[0].fields else unknown())
-    if file.wholly_unknown:
-        call.recorder.execute(call.shell, "computed", call.name)
-    else:
-        call.recorder.run_file(call.shell, file, call.name)
-        destroyed_by_script(call, file, args[1:])
+    _script_file(call, args)
     return unknown()
 
 

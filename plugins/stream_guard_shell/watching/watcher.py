@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 import stream_guard as sg
-from stream_guard_shell.acts import command_text, read_call
 from stream_guard_shell.effects import ShellEffect
-from stream_guard_shell.session_paths import SessionPaths, place_of
+from stream_guard_shell.sessions import SessionPaths, command_text, place_of, read_call
 
 AGENT_FOLDERS: Final = (
     ".claude/projects", ".codex/sessions", ".copilot/session-state", ".qwen/projects", ".factory/projects",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from stream_guard_shell.effects import ShellEffect
 from stream_guard_shell.reading import read_command
-from stream_guard_shell.session_paths import with_purpose
+from stream_guard_shell.sessions import with_purpose
 
 
 def privileges(command: str) -> list[ShellEffect]:
