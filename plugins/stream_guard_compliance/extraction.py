@@ -12,8 +12,7 @@ import re2
 
 from stream_guard import Json, Registry, build_registry, evaluate, parse_policy
 from stream_guard.documents import MAX_REASON, write_yaml
-from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form
-from stream_guard_compliance.compiling.gates import is_note
+from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, is_note
 from stream_guard_compliance.compiling.readings import compile_reading
 from stream_guard_compliance.proposed_frames import Proposal, RefusedProposalError
 from stream_guard_compliance.reading.catalogue import ToolDeclaration

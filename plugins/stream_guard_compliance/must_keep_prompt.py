@@ -131,7 +131,7 @@ class MustKeepPrompt(sg.Rule[MustKeepPromptParams, MustKeepPromptState]):
 
     def _learn(self, prompt: str, turn: sg.Turn, state: MustKeepPromptState) -> None:
         """Take a prompt that an agent did not have before."""
-        from stream_guard_compliance.prompt_judging import pack_prompt
+        from stream_guard_compliance.live import pack_prompt
 
         packed = pack_prompt(prompt, [*self.params.tools, *declared_tools(turn)])
         known = state.prompts.get(turn.agent)
@@ -162,7 +162,7 @@ class MustKeepPrompt(sg.Rule[MustKeepPromptParams, MustKeepPromptState]):
         return _TOO_LARGE if state.too_large else _NO_PROMPT
 
     def _judge(self, events: list[sg.Event], state: MustKeepPromptState, agents: list[str]) -> sg.Verdict:
-        from stream_guard_compliance.prompt_judging import judge_of
+        from stream_guard_compliance.live import judge_of
 
         broken: list[dict[str, sg.Json]] = []
         is_open = False

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from stream_guard.documents import MAX_REASON, read_document, write_yaml
-from stream_guard_compliance.compiling.context import Form, params_of
-from stream_guard_compliance.compiling.gates import is_note
+from stream_guard_compliance.compiling.context import Form, is_note, params_of
 from stream_guard_compliance.extraction import NAME, ExtractedRule, Extraction, fires, forms_of
 
 # For a rule of a prompt, a short trace that breaks it and the nearest one that keeps it, both tried out.

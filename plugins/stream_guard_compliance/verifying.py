@@ -30,11 +30,11 @@ from stream_guard_compliance.reading.composed.acts import (
     alike,
     is_described,
     narrowing_words,
+    parts_of,
     root,
     verb_and_things,
 )
 from stream_guard_compliance.reading.composed.arguments import number_of
-from stream_guard_compliance.reading.composed.segments import parts_of
 from stream_guard_compliance.reading.document import scope_of
 from stream_guard_compliance.reading.sentences import (
     Frame,

@@ -16,16 +16,19 @@ from stream_guard_compliance.compiling.context import (
     FILE_ARGUMENTS,
     GREETING,
     MOST_FOLLOWING,
+    PATHS,
     SHELLS,
     UNKNOWN_ACTION,
     CompileContext,
     CompiledReading,
     Form,
+    about_files,
     acts,
     any_of,
     described,
     destroys,
     forbid_changes,
+    in_case,
     is_asking,
     is_usable,
     label_of,
@@ -36,9 +39,9 @@ from stream_guard_compliance.compiling.context import (
     over,
     params_of,
     placed,
+    unless_asked,
     writing_tools,
 )
-from stream_guard_compliance.compiling.gates import PATHS, about_files, in_case, unless_asked
 from stream_guard_compliance.reading.catalogue import stem, words_of
 from stream_guard_compliance.reading.composed.acts import verb_of
 from stream_guard_compliance.reading.symbols import PATTERNS, SHELL, is_command, pattern_of
@@ -196,22 +199,6 @@ def _origin(reading: Reading, context: CompileContext) -> CompiledReading:
     return CompiledReading(tuple(rules), certain=False)
 
 
-_VALUE_SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] = {
-    "argument": _argument,
-    "value": _value,
-    "size": _size,
-    "length": _text_length,
-    "filled": _filled,
-    "absent": _absent,
-    "given": _given,
-    "literal": _literal,
-    "words": _words,
-    "has": _has,
-    "lacks": _lacks,
-    "origin": _origin,
-}
-
-
 # Rules about the arguments of calls: texts in them, paths, and how large a number may be.
 
 _ABSOLUTE: Final = r"^(?:/|~|[A-Za-z]:[\\/])"
@@ -254,9 +241,7 @@ def _paths(reading: Reading, context: CompileContext) -> CompiledReading:
     """No path of the wrong sort, under any of the names that tools have for such an argument."""
     pattern = _ABSOLUTE if reading.items == ("absolute",) else _RELATIVE
     wrong: list[Json] = [{"path": f"tool.args.{name}", "op": "matches", "value": pattern} for name in PATHS]
-    tools = names_of(reading.first, context) or ["*"]
-    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": {"any_of": wrong}}
-    return CompiledReading((rule,), certain=False)
+    return _no_call(_tools(reading, context), {"any_of": wrong}, certain=False)
 
 
 def _folder(reading: Reading, context: CompileContext) -> CompiledReading:
@@ -274,25 +259,29 @@ def _folder(reading: Reading, context: CompileContext) -> CompiledReading:
     ]
     if not tools:
         return CompiledReading(why=UNKNOWN_ACTION)
-    rule: Form = {"kind": "no_call", "params": {"tool": list[Json](tools)}, "when": {"any_of": outside}}
-    return CompiledReading((rule,), certain=False)
+    return _no_call(tools, {"any_of": outside}, certain=False)
 
 
 def over_amount(reading: Reading, context: CompileContext) -> CompiledReading:
     """No call of these tools over an amount."""
-    tools = names_of(reading.items, context)
-    rule: Form = {
-        "kind": "no_call",
-        "params": {"tool": list[Json](tools)},
-        "when": over(reading.over or 0.0, reading.described),
-    }
-    return CompiledReading((rule,), certain=False)
+    return _no_call(names_of(reading.items, context), over(reading.over or 0.0, reading.described), certain=False)
 
 
 _SHAPES: Final[dict[str, Callable[[Reading, CompileContext], CompiledReading]]] = {
     "path": _paths,
     "folder": _folder,
-    **_VALUE_SHAPES,
+    "argument": _argument,
+    "value": _value,
+    "size": _size,
+    "length": _text_length,
+    "filled": _filled,
+    "absent": _absent,
+    "given": _given,
+    "literal": _literal,
+    "words": _words,
+    "has": _has,
+    "lacks": _lacks,
+    "origin": _origin,
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stream_guard_compliance import Extraction, extract
-from stream_guard_compliance.compiling.gates import is_note
+from stream_guard_compliance.compiling.context import is_note
 from stream_guard_compliance.trace import read_trace
 
 from stream_guard import Policy, build_registry, evaluate, parse_policy

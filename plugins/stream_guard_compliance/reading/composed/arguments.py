@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, words_of
-from stream_guard_compliance.reading.composed.acts import act_of, is_narrowed_behind
-from stream_guard_compliance.reading.composed.segments import Parts, Polarity
+from stream_guard_compliance.reading.composed.acts import Parts, Polarity, act_of, is_narrowed_behind
 from stream_guard_compliance.reading.symbols import COUNTED, is_command
 from stream_guard_compliance.reading.values import Reading, Token, word_set
 

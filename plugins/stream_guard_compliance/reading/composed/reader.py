@@ -8,7 +8,15 @@ from typing import Final
 
 from stream_guard_compliance.reading.catalogue import Catalogue, words_of
 from stream_guard_compliance.reading.clauses import is_imperative, opens_leading
-from stream_guard_compliance.reading.composed.acts import Act, act_of, is_narrowed_behind
+from stream_guard_compliance.reading.composed.acts import (
+    Act,
+    Parts,
+    Segment,
+    act_of,
+    is_narrowed_behind,
+    parts_of,
+    until_reason,
+)
 from stream_guard_compliance.reading.composed.arguments import (
     MONEY,
     Bound,
@@ -20,7 +28,6 @@ from stream_guard_compliance.reading.composed.arguments import (
     read_origin,
     read_paths,
 )
-from stream_guard_compliance.reading.composed.segments import Parts, Segment, parts_of, until_reason
 from stream_guard_compliance.reading.symbols import BOTH, FORM_NAMES, LEXICON, VERBS
 from stream_guard_compliance.reading.values import TEXT_WITH_CALLS, Reading, Token, word_set
 
@@ -185,7 +192,8 @@ def _must(main: Act, beside: Act, other: Segment, parts: Parts) -> Reading | Non
         if main.yes and _changes_anything(other.tokens):
             return Reading("confirm_before", (), shape="acts", guess=True, frame="composed: a yes first")
         plural = any(token.symbol == "TOOLCALL" or token.low == "tools" for token in other.tokens)
-        if (beside.any_tool or (plural and not beside.tools)) and _explains(parts.main.tokens):
+        explains = any(token.low in _EXPLAINS for token in parts.main.tokens)
+        if explains and (beside.any_tool or (plural and not beside.tools)):
             return Reading("require_output", ("text",), shape="say_before", frame="composed: said with a call")
         goes_on = any(token.symbol == "PROCEED" or token.low in _GOES_ON for token in other.tokens)
         if (beside.any_tool or goes_on) and _waits(parts.main.tokens):
@@ -219,10 +227,6 @@ _EXPLAINS: Final = word_set(
     "explain explaining explanation tell telling state stating describe describing announce inform say saying "
     "summarize preamble"
 )
-
-
-def _explains(tokens: Sequence[Token]) -> bool:
-    return any(token.low in _EXPLAINS for token in tokens)
 
 
 def _waits(tokens: Sequence[Token]) -> bool:
@@ -942,10 +946,6 @@ def read_about(statement: Sequence[Token], topic: Sequence[Token], catalogue: Ca
         calling = [Token("IF", "when", 0, 0), Token("CALL", "calling", 0, 0), *tools, Token("SEP", ",", 0, 0)]
         found = compose([*calling, *statement], catalogue)
         return found or [
-            _held_to(one, tools[0].text) for one in compose(statement, catalogue) if one.kind == "forbid_arg"
+            replace(one, first=(tools[0].text,)) for one in compose(statement, catalogue) if one.kind == "forbid_arg"
         ]
     return []
-
-
-def _held_to(reading: Reading, tool: str) -> Reading:
-    return replace(reading, first=(tool,))
