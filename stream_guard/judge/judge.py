@@ -767,7 +767,11 @@ class Judge:
         None where a gate gave its answer too long ago: nobody knows what has run since.
         """
         session = self._touched.get(attempt.session_id)
-        call = self._tracker.find_question(attempt, session) if session is not None else None
+        if session is None:
+            return None
+        # Where another event had its id, it was counted under one that is made from its content.
+        renamed = replace(attempt, event_id=own_id(attempt, self._timed))
+        call = self._tracker.find_question(attempt, session) or self._tracker.find_question(renamed, session)
         if call is None:
             return None
         asked_again = call.asked

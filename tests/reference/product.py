@@ -6,10 +6,10 @@ from typing import Literal, TypeAlias
 
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.limits import Limits
-from stream_guard.judge.model import Event, Finding
+from stream_guard.judge.model import Event, Finding, ToolCall
 from stream_guard.judge.spec import Policy
 
-Mode: TypeAlias = Literal["batch", "stream"]
+Mode: TypeAlias = Literal["batch", "stream", "inline"]
 
 
 class Product:
@@ -19,12 +19,23 @@ class Product:
         self._policy, self._mode, self._limits = policy, mode, limits
         self._rows: dict[str, tuple[bytes, float | None]] = {}
         self._judge = self._open()
+        self._asked: set[tuple[str, ...]] = set()
 
     def _open(self) -> Judge:
         return Judge(self._policy, self._limits, mode=self._mode)
 
     def feed(self, event: Event) -> list[Finding]:
-        return list(self._judge.feed(event).findings)
+        """Judge an event. Inline a call is a question; one that comes again is told, as telemetry would."""
+        if self._mode != "inline" or not isinstance(event, ToolCall) or self._was_asked(event):
+            return list(self._judge.feed(event).findings)
+        return list(self._judge.ask(event).findings)
+
+    def _was_asked(self, call: ToolCall) -> bool:
+        content = (call.session_id, call.event_id, call.tool, call.call_id, repr(call.args))
+        was_asked = content in self._asked
+        if call.event_id:
+            self._asked.add(content)
+        return was_asked
 
     def advance(self, time: float) -> list[Finding]:
         return self._judge.advance(time)

@@ -69,10 +69,10 @@ class Life:
 
 
 class Reference:
-    """The judge of one policy. In mode "stream" every stamp moves a clock that all share; in "batch" none does."""
+    """The judge of one policy. On a "stream" all share a clock; "inline" the receiver stamps, and calls ask."""
 
     def __init__(self, policy: Policy, mode: str) -> None:
-        self.policy, self.has_shared_clock = policy, mode == "stream"
+        self.policy, self.mode = policy, mode
         self.shared = -inf
         self.lives: dict[Any, list[Life]] = defaultdict(list)  # by key and values; the last, of a key also one before
         # By identity: rule, at, session (none at deadlines and ends of keys that span sessions), time, index, detail.
@@ -84,7 +84,7 @@ class Reference:
         lives = self.lives[(), (event.session_id,)]
         session = lives[0] if lives else self._begin(Life((), (event.session_id,), event.session_id))
         what, time = told_by(event), event.time
-        content = (event.event_id, what, time if time is not None else (event.agent, event.run_id))
+        content = (event.event_id, what, (event.agent, event.run_id) if time is None or self.mode == "inline" else time)
         if event.event_id and session.told[content]:
             return
         session.told[content] += 1
@@ -93,12 +93,12 @@ class Reference:
         session = self._settle(session, inf if time is None else time)
         if isinstance(event, sg.SessionEnd) and session.is_over:
             return
-        if self.has_shared_clock and time is not None:
+        if self.mode == "stream" and time is not None:
             self.shared = max(self.shared, time)
         has_paused = time is not None and session.clock is not None and time - session.clock >= self._idle(session)
         if isinstance(event, sg.SessionEnd):
             self._end(session, time)
-        elif has_paused and not self.has_shared_clock:
+        elif has_paused and self.mode == "batch":
             session.waiting = (event, about)
         else:
             self._take(session, event, about, begins_anew=has_paused)
@@ -127,7 +127,7 @@ class Reference:
 
     def _pass_time(self) -> None:
         """Let what is silent meet its deadlines and its end by the shared clock, each by its own distance."""
-        for life in [life for life in self._all_lives() if self.has_shared_clock and life.clock is not None]:
+        for life in [life for life in self._all_lives() if self.mode == "stream" and life.clock is not None]:
             now, idle = self.shared - life.lag, self._idle(life)
             if life.closed_at is None and now < life.clock + idle:
                 self._fire_deadlines(life, now, after=life.clock)
@@ -154,7 +154,7 @@ class Reference:
         if isinstance(event, sg.Turn):
             self._judge_turn(session, event, about)
         elif isinstance(event, sg.ToolCall):
-            self._judge_call(session, event, "event")
+            self._judge_call(session, event, "question" if self.mode == "inline" else "event")
         elif isinstance(event, sg.UserMessage):
             session.context["user"] = {"text": event.text}
             self._judge(session, replace(event, index=session.index), about)
@@ -239,6 +239,8 @@ class Reference:
         """
         what = (call.tool, same(call.args))
         alike = [one for one in session.attempts if one.is_open and (one.call.tool, same(one.call.args)) == what]
+        if by == "question" and call.time is not None:  # one is asked about within the idle time
+            alike = [one for one in alike if one.call.time is None or one.call.time > call.time - self.policy.idle]
         named = [one for one in alike if one.call.call_id == call.call_id != ""]
         near = [one for one in alike if "" in (one.call.call_id, call.call_id) and one.call.index > session.index - 2]
         for one in [*reversed(named), *near]:

@@ -210,13 +210,15 @@ def draw_case(seed: str) -> Case:
         ]
     tells_all = any("when" in rule or "unless" in rule for rule in rules)
     odd = random.choice(["plain", "plain", *[name for name in ARGS if not name.startswith("joined")]])
+    if any("args.x" in rule.get("key", ()) for rule in rules):
+        odd = random.choice(["numbers", odd])
     if any("args.r" in rule.get("key", ()) for rule in rules):
         odd = f"joined by {ord(random.choice(SIGNS))}"
     events = tuple(draw_events(random, odd, tells_all=tells_all))
     if random.random() < 0.05:
         events = with_copies(events)
     restarts = frozenset(n for n in range(len(events)) if random.random() < random.choice([0.0, 0.0, 0.3]))
-    return Case(tuple(rules), events, random.choice(["batch", "batch", "stream"]), restarts)
+    return Case(tuple(rules), events, random.choice(["batch", "batch", "stream", "stream", "inline"]), restarts)
 
 
 STEPS = (0.0, 0.0, 1.0, 1.0, 10.0, 30.0, 59.0, 60.0, 61.0, 300.0, 600.0, 1799.0, IDLE, 1801.0, 5000.0)
@@ -487,7 +489,7 @@ def variants(case: Case) -> Iterator[Case]:
         yield replace(case, restarts=frozenset())
     if (swapped := told_otherwise(case)) != case:
         yield swapped
-    if case.mode == "batch" and not spanning(case):  # sessions have nothing to do with each other
+    if case.mode != "stream" and not spanning(case):  # sessions have nothing to do with each other
         yield replace(case, restarts=frozenset(), events=tuple(sorted(case.events, key=lambda event: event.session_id)))
 
 

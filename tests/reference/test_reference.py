@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
+from stream_guard.judge.judge import Judge
 from tests.reference.search import (
     Case,
     Difference,
     Ids,
     among_others,
     as_literals,
+    as_policy,
     compare,
     differs,
     draw_case,
     findings_of,
+    load,
     may_be_forgotten,
     run_product,
     run_reference,
@@ -76,6 +79,7 @@ NEEDED = (
     "values of a key that a sign joins alike",
     "no event times at all",
     "commits and restarts",
+    "mode inline",
 )
 
 
@@ -372,3 +376,9 @@ def test_alert_ids_do_not_hang_on_which_told_first() -> None:
     ids = Ids()
     compare(Case((NO_SEND,), (turn(0.0, block(), event_id="t"), call(0.0, call_id="c1", event_id="c"))), ids)
     compare(Case((NO_SEND,), (call(0.0, call_id="c1", event_id="c"), turn(0.0, block(), event_id="t"))), ids)
+
+
+def test_question_under_a_taken_id_is_known_again() -> None:
+    judge = Judge(load(as_policy([rule("max_calls", n=1, tool="send")])), mode="inline")
+    asked = [call(0.0, "look", event_id="e"), call(0.0, event_id="e"), call(0.0, event_id="e")]
+    assert [judge.ask(one).findings for one in asked] == [[], [], []]
