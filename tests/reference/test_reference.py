@@ -344,6 +344,10 @@ DIFFERED: dict[str, Case] = {
     "a session that was ended goes on after the clock of others has jumped": Case(
         (ONE_CALL,), (call(0.0), END, call(9000.0, session_id="other"), call(9.0)), mode="stream"
     ),
+    "M1: values of a key that a slash joins alike": Case(
+        ({**FOLLOW, "key": ["session", "args.r", "args.p"]},),
+        (call(0.0, args={"r": "acme/web", "p": "main"}), call(0.0, args={"r": "acme", "p": "web/main"})),
+    ),
     "a call without an argument of a rule's key, before any turn": Case(
         (
             {
