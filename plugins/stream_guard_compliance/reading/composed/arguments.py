@@ -104,6 +104,7 @@ def _at(solid: Sequence[Token], at: int, polarity: Polarity) -> Bound | None:
 
 # What arguments must be: within a bound, one of some values, with or without a text, there or not there.
 
+_WHETHER_GIVEN: Final = "composed: whether an argument is given"
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")
 _STARTS: Final = word_set("start starts begin begins prefixed")
 _ENDS: Final = word_set("end ends finish finishes sign signed")
@@ -236,9 +237,7 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
     words = {word for token in tokens for word in token.low.split()}
     empty = "EMPTY" in {token.symbol for token in tokens}
     if empty and len(args) == 1:
-        return Reading(
-            "forbid_arg", tuple(args), first=tools, shape="filled", frame="composed: whether an argument is given"
-        )
+        return Reading("forbid_arg", tuple(args), first=tools, shape="filled", frame=_WHETHER_GIVEN)
     inverted = any(token.low in _INVERTS or token.symbol == "OTHERTHAN" for token in tokens)
     if inverted:
         outside = any(token.low == "outside" for token in tokens)
@@ -267,7 +266,7 @@ def _forbidden(tokens: Sequence[Token], args: Sequence[str], tools: tuple[str, .
         and (words & _PUTS)
         and (_is_labelled(tokens) or words & {"put", "fill", "pass"})
     ):
-        return Reading("forbid_arg", plain, first=tools, shape="absent", frame="composed: whether an argument is given")
+        return Reading("forbid_arg", plain, first=tools, shape="absent", frame=_WHETHER_GIVEN)
     return _words_of_a_command(tokens, plain if not literals and not tools else (), alone=not (plain or literals))
 
 
@@ -487,8 +486,7 @@ def read_missing(parts: Parts, catalogue: Catalogue) -> Reading | None:
     plain = all(token.symbol in {"CODE", "ARGNAME", "SEP", "LITWORD", "EACH", ""} for token in given)
     if not tools or not plain or not arguments_in(given):
         return None
-    frame = "composed: whether an argument is given"
-    return Reading("forbid_arg", arguments_in(given), first=tools, shape="given", frame=frame)
+    return Reading("forbid_arg", arguments_in(given), first=tools, shape="given", frame=_WHETHER_GIVEN)
 
 
 def _always_given(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | None:
@@ -500,8 +498,7 @@ def _always_given(tokens: Sequence[Token], catalogue: Catalogue) -> Reading | No
     act = act_of([token for token in tokens if token.low not in _GIVING and token.symbol != "CODE"], catalogue)
     if len(args) != 1 or not always or not gives or told or not act.tools or act.left:
         return None
-    frame = "composed: whether an argument is given"
-    return Reading("forbid_arg", args, first=act.tools, shape="given", guess=act.described, frame=frame)
+    return Reading("forbid_arg", args, first=act.tools, shape="given", guess=act.described, frame=_WHETHER_GIVEN)
 
 
 _GIVING: Final = word_set("give provide include specify fill pass supply")
@@ -530,7 +527,7 @@ def read_needed(statement: Sequence[Token]) -> Reading | None:
     known = all(token.symbol in allowed or token.low == "mandatory" for token in statement)
     if not args or not tools or not needs or not known:
         return None
-    return Reading("forbid_arg", args, first=tools, shape="given", frame="composed: whether an argument is given")
+    return Reading("forbid_arg", args, first=tools, shape="given", frame=_WHETHER_GIVEN)
 
 
 # Where the value of an argument has to come from: "an id which search_kb returned".

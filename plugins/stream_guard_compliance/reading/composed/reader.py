@@ -143,16 +143,13 @@ def _before(first: Act, second: Act) -> Reading | None:
         return None
     if first.narrowed and not first.about_one:
         return None
-    either = first.either or first.described
-    return Reading(
-        "order",
-        (*first.tools, *second.tools),
-        first=first.tools,
-        second=second.tools,
-        either=either,
-        guess=first.described or second.described,
-        frame="composed: one before another",
-    )
+    return replace(_ordered(first, second, "one before another"), either=first.either or first.described)
+
+
+def _ordered(first: Act, then: Act, how: str) -> Reading:
+    """Return that two actions stand in an order."""
+    items, guess = (*first.tools, *then.tools), first.described or then.described
+    return Reading("order", items, first=first.tools, second=then.tools, guess=guess, frame=f"composed: {how}")
 
 
 def _never(main: Act, beside: Act, other: Segment) -> Reading | None:
@@ -169,18 +166,8 @@ def _never(main: Act, beside: Act, other: Segment) -> Reading | None:
     if other.relation == "after" and main.tools and beside.tools and not main.left and not beside.left:
         if set(main.tools) & set(beside.tools):
             return None
-        items = (*beside.tools, *main.tools)
-        guess = main.described or beside.described
-        return Reading(
-            "order",
-            items,
-            first=beside.tools,
-            second=main.tools,
-            shape="not_after",
-            soon=other.word.startswith(("right", "immediate", "direct")),
-            guess=guess,
-            frame="composed: not after",
-        )
+        soon = other.word.startswith(("right", "immediate", "direct"))
+        return replace(_ordered(beside, main, "not after"), shape="not_after", soon=soon)
     if other.relation == "after" and main.any_tool and beside.tools and not beside.left:
         return Reading("order", beside.tools, first=beside.tools, shape="nothing_after", frame="composed: not after")
     return None
@@ -239,16 +226,8 @@ def _follows(first: Act, then: Act) -> Reading | None:
     """After one call another has to come before the session ends."""
     if not first.tools or not then.tools or first.left or then.narrowed or set(first.tools) & set(then.tools):
         return None
-    return Reading(
-        "order",
-        (*first.tools, *then.tools),
-        first=first.tools,
-        second=then.tools,
-        follows=True,
-        either=then.either or then.described,
-        guess=first.described or then.described,
-        frame="composed: one after another",
-    )
+    either = then.either or then.described
+    return replace(_ordered(first, then, "one after another"), follows=True, either=either)
 
 
 def read_place(parts: Parts, catalogue: Catalogue) -> Reading | None:  # noqa: PLR0911  # one for each place
