@@ -338,9 +338,9 @@ class LlmProxy:
             reply = await ask(self._client, "POST", chat.url, chat.headers, chat.body)
         except UpstreamError as error:
             return _failed(chat, error)
-        completion = read_stream(reply.body) if chat.streamed else read_completion(reply.body)
-        if reply.status >= 400 or completion is None:
-            chat.end(f"HTTP status {reply.status}" if reply.status >= 400 else "the answer is no completion")
+        completion = _read(chat, reply.status, reply.body)
+        if isinstance(completion, str):
+            chat.end(completion)
             return Response(reply.body, reply.status, reply.headers)
         changed = distort_completion(completion, triggered.fault)
         if isinstance(changed, ErrorReply):  # handled above, before the model was called
@@ -395,10 +395,7 @@ def _read(chat: ChatCall, status: int, body: bytes) -> Completion | str:
 
 def _chat_request(body: bytes) -> dict[str, Json] | None:
     """Return the request for a completion; None where the body is none, which the model itself refuses."""
-    try:
-        request = parse_json(body, strict_keys=False)
-    except (ValueError, RecursionError):
-        return None
+    request = _parse(body)
     return request if isinstance(request, dict) and isinstance(request.get("messages"), list) else None
 
 
@@ -453,12 +450,7 @@ class HttpThread:
         if model:
             handle = LlmProxy(model, active, self._client).handle
             routes.append(Route(f"{MODEL_PREFIX}/{{rest:path}}", handle, methods=list(METHODS)))
-        config = uvicorn.Config(
-            Starlette(routes=routes),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-        )
+        config = uvicorn.Config(Starlette(routes=routes), log_config=None, access_log=False, lifespan="off")
         self._server = uvicorn.Server(config)
         self._serving = asyncio.run_coroutine_threadsafe(self._server.serve(sockets=[opened]), self._loop)
         return url

@@ -115,7 +115,6 @@ class SessionLabels(msgspec.Struct, frozen=True):
 
     scenario: str
     prompt: str
-    repetition: str = ""
     invariant: str = ""
     is_baseline: bool = False
     is_overdue: bool = False
@@ -142,7 +141,6 @@ def read_labels(events: Sequence[Event]) -> SessionLabels:
     return SessionLabels(
         scenario=first.get(SCENARIO, ""),
         prompt=prompt,
-        repetition=first.get(REPETITION, ""),
         invariant=first.get(INVARIANT, ""),
         is_baseline=first.get(BASELINE) == TRUE,
         is_overdue=first.get(TIMEOUT) == TRUE,

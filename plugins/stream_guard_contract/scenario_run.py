@@ -272,9 +272,6 @@ class ActiveRun:
 ACTIVE_RUN: Final = ActiveRun()
 
 
-# One call of a wrapped model: the fault that it meets, what is recorded, and what the agent gets back.
-
-
 class WrappedModelCall:
     """One call of a wrapped model: its arguments after the attacks, and what the agent gets back."""
 

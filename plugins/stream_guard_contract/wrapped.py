@@ -30,12 +30,16 @@ from stream_guard_contract.scenario_run import ACTIVE_RUN, OpenToolCall, Scenari
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class ModelUnavailableError(ConnectionError):
-    """A scenario has taken the model down; ``status`` is the HTTP status it stands for."""
+class _UnavailableError(ConnectionError):
+    """A scenario has taken something down; ``status`` is the HTTP status it stands for."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(f"{status} {message}")
         self.status = status
+
+
+class ModelUnavailableError(_UnavailableError):
+    """A scenario has taken the model down; ``status`` is the HTTP status it stands for."""
 
 
 def model(function: Function) -> Function:
@@ -96,12 +100,8 @@ def _raise_fault(call: WrappedModelCall) -> None:
 # Outside ``contract run`` a wrapped tool only calls the function, so it can stay wrapped in production.
 
 
-class ToolUnavailableError(ConnectionError):
+class ToolUnavailableError(_UnavailableError):
     """A scenario has taken the tool down; ``status`` is the HTTP status it stands for."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(f"{status} {message}")
-        self.status = status
 
 
 def tool(function: Function, *, name: str = "") -> Function:

@@ -1,4 +1,4 @@
-"""What alignment compares: a turn with its calls and its text as pieces, and the cost of a pair of turns."""
+"""Turns side by side: what a pair of them costs, which belong together, and where two sessions diverge."""
 
 from __future__ import annotations
 
@@ -454,9 +454,9 @@ def align_sessions(
     return steps, found
 
 
-def ranked(found: Sequence[Divergence], top: int = TOP) -> list[Divergence]:
+def ranked(found: Sequence[Divergence]) -> list[Divergence]:
     """Return the divergences that matter most: structure before decisions before style, then the surest."""
-    return sorted(found, key=lambda divergence: (RANK[divergence.kind], -divergence.confidence))[:top]
+    return sorted(found, key=lambda divergence: (RANK[divergence.kind], -divergence.confidence))[:TOP]
 
 
 def _gap(step: AlignedStep, old: Sequence[Features], new: Sequence[Features]) -> Divergence:

@@ -1,4 +1,4 @@
-"""Regressions and fixes: the findings of a policy that only one side has."""
+"""The diff itself: two sets of recorded sessions in, everything that changed out, first what a policy finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences about changes: shares of sessions, ratios, intervals, chance, and what an axis could have seen."""
+"""What is said of changes, and the answer of the gate: whether what changed may merge."""
 
 from __future__ import annotations
 

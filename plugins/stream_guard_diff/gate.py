@@ -1,4 +1,4 @@
-"""What a user chooses: how sessions are paired, what the gate looks at, and from which severity on it fails."""
+"""What a user chooses of a comparison, what is measured, and from which severity on the gate fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a change is: the difference of the sides inside each stratum, and its interval."""
+"""Whether what changed is more than noise: how large it is, what chance does, and what explains it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,6 @@ class Deals:
     """Ways to deal sessions out to the sides. A row times a column of values is the difference of the sides."""
 
     weights: Matrix  # one row a deal, the first as it was; one column a session
-    ways: float  # in which the sessions could have been dealt out
 
     @property
     def count(self) -> int:
@@ -152,13 +151,11 @@ def deal(strata: Sequence[Stratum], sessions: int, first_candidate: int, *, coun
     count = min(count, max(_FEWEST, _CELLS // max(1, sessions)))
     drawn = np.random.default_rng(SEED)
     weights = np.zeros((count + 1, sessions))
-    ways = 1.0
     total = sum(_stratum_weight(stratum) for stratum in strata) or 1.0
     by_shape: defaultdict[tuple[int, int], list[Stratum]] = defaultdict(list)
     for stratum in strata:
         by_shape[len(stratum.baseline), len(stratum.candidate)].append(stratum)
     for (before, after), same in by_shape.items():
-        ways *= float(comb(before + after, after)) ** len(same)
         weight = before * after / (before + after) / total
         share = np.concatenate([np.full(before, -weight / before), np.full(after, weight / after)])
         for stratum in same:
@@ -166,7 +163,7 @@ def deal(strata: Sequence[Stratum], sessions: int, first_candidate: int, *, coun
             dealt = drawn.permuted(np.broadcast_to(share, (count, len(share))).copy(), axis=1)
             weights[0, members] = share
             weights[1:, members] = dealt
-    return Deals(weights, ways)
+    return Deals(weights)
 
 
 def _stratum_weight(stratum: Stratum) -> float:

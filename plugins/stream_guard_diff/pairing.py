@@ -1,4 +1,4 @@
-"""Which sessions are about the same: what users asked for, compared by words, and the best way to pair them all."""
+"""Which sessions of two recordings belong together: by task, by id, by what was asked, or as two samples."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from stream_guard_diff.gate import PairBy
 from stream_guard_diff.trails import SessionTrail
+
+# Which sessions are about the same: what users asked for, compared by words, and the best way to pair them all.
 
 Likeness = NDArray[np.float64]
 
@@ -127,7 +129,7 @@ def _assign(costs: Likeness) -> list[tuple[int, int]]:
     return sorted((int(owner[column]), column) for column in range(columns) if owner[column] >= 0)
 
 
-# Which sessions of two recordings belong together: by task, by id, by what was asked, or as two samples.
+# Pairs and strata of sessions.
 
 TASK_LABEL: Final = "scenario"
 CHANCE: Final = 0.95  # the share of sessions about different things that are less alike than a pair must be

@@ -1,4 +1,4 @@
-"""From values to a verdict: differences, bootstrap intervals, and how severe a change is."""
+"""Statistics: verdicts on differences, the F distribution, and a test of whether sets of sessions behave alike."""
 
 from __future__ import annotations
 

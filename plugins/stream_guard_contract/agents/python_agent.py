@@ -1,4 +1,4 @@
-"""The thread in which a Python agent is called; a thread whose call timed out is abandoned."""
+"""A Python agent: a callable, called in a thread of its own, which is abandoned when a call times out."""
 
 from __future__ import annotations
 

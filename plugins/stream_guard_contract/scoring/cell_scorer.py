@@ -1,4 +1,4 @@
-"""The scope of a recorded session: the invariants that it counts for."""
+"""From recorded sessions to cells: what a session counts for, the faults it met, what rules found, and the state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A contract that is ready to score: what depends on it alone is made once, for every set of recordings."""
+"""Scores recorded sessions with a contract that is made ready once for every set of recordings."""
 
 from __future__ import annotations
 

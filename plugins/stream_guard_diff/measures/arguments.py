@@ -1,4 +1,4 @@
-"""Slips: a word or a number in an argument that is nearly a known one, and that nobody else ever wrote."""
+"""Measures of arguments: slips in them, their names, their values, and whether these come from somewhere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from rapidfuzz.distance import Levenshtein
 from stream_guard import Json, RecordedCall, RecordedTurn, redact_text
 from stream_guard_diff.measures.items import MOST_ITEMS, ItemTable, SessionItem, count_support, surprise
 from stream_guard_diff.trails import ResultStep, SessionTrail, UserStep
+
+# Slips: a word or a number in an argument that is nearly a known one, and that nobody else ever wrote.
 
 _TOKENS: Final = re.compile(r"[^\W_]+")
 _SIGNS: Final = re.compile(r"^https?:|[\W_]+")

@@ -1,8 +1,4 @@
-"""What a call looks like that nobody agreed to: learned from the sessions themselves, by words of any language.
-
-Of each call right after an exchange with the user a twin is made, which has only what stood before that exchange. Words
-tell calls from twins. The more a call looks like a twin, the more likely its question was left out.
-"""
+"""Measures of steps that were left out: consent that nobody gave, and calls that nearly always come before."""
 
 from __future__ import annotations
 
@@ -18,6 +14,11 @@ from numpy.typing import NDArray
 from stream_guard import RecordedTurn
 from stream_guard_diff.measures.items import ItemTable, SessionItem, in_spreads, judge_by_others, surprise
 from stream_guard_diff.trails import SessionTrail, TrailStep, UserStep
+
+# What a call looks like that nobody agreed to: learned from the sessions themselves, by words of any language.
+#
+# Of each call right after an exchange with the user a twin is made, which has only what stood before that exchange.
+# Words tell calls from twins. The more a call looks like a twin, the more likely its question was left out.
 
 _WORD: Final = re.compile(r"[^\W_]+|\?")
 _LONGEST_EXCHANGE: Final = (1_500, 400)  # characters of an answer, from its end, and of a message, from its beginning

@@ -1,4 +1,4 @@
-"""Where the values of a session stand before they are given to a call, and who wrote them there."""
+"""Measures of values that belong to a task: where they stood, which look wrong, and how odd that makes a session."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from stream_guard import RecordedTurn, ToolPattern
 from stream_guard_diff.measures.arguments import ArgumentPlace, leaves_of, written
 from stream_guard_diff.measures.items import ItemTable, SessionItem, in_spreads, judge_by_others, surprise
 from stream_guard_diff.trails import SessionTrail, UserStep
+
+# Where the values of a session stand before they are given to a call, and who wrote them there.
 
 CONSEQUENTIAL: Final = ToolPattern(["@write", "@money", "@egress"])
 _MOST_VALUES: Final = 100  # of one session
@@ -92,10 +94,6 @@ class ValuePlaces:
         value = text.lower()
         alike = self._alike.get(form_of(value), set()) - {value}
         return sorted(word for word in alike if self._steps[word][0] < before)
-
-    def is_spoken(self, text: str) -> bool:
-        """Whether a text stands anywhere in what the user or the agent says."""
-        return any(self.writers[step] in ("user", "agent") for step in self.steps_with(text, len(self.writers)))
 
 
 def form_of(value: str) -> str:
