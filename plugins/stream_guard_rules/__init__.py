@@ -1,5 +1,8 @@
 """The rule kinds that come with stream_guard, one file each, and the policy packs made of them."""
 
+from importlib.resources import files
+from typing import Final
+
 import stream_guard as sg
 from stream_guard_rules.arg_provenance import ArgProvenance
 from stream_guard_rules.forbidden_text import ForbiddenText
@@ -52,9 +55,16 @@ from stream_guard_rules.no_sequence import NoSequence
 from stream_guard_rules.no_text_with_calls import NoTextWithCalls
 from stream_guard_rules.no_tool_change import NoToolChange
 from stream_guard_rules.no_value_flow import NoValueFlow
-from stream_guard_rules.policy_packs import policy_packs
 from stream_guard_rules.required_stop_reason import RequiredStopReason
 from stream_guard_rules.tool_guard import ToolGuard
+
+_SUMMARIES: Final = {
+    "customer_support": "Agents that change customers' records: who it is, what they agreed to, what is told to them.",
+    "money_movement": "Agents that pay, refund or buy: amounts, payees, repetition, and payments nobody asked for.",
+    "personal_assistant": "Agents that read what strangers write: injected instructions and acts nobody asked for.",
+    "runaway": "Any agent: loops, storms of errors, and sessions that go on without end.",
+    "workplace": "Agents with a shell, files and services of a company: harm to people, records and safeguards.",
+}
 
 
 @sg.hookimpl
@@ -119,5 +129,8 @@ def stream_guard_rules() -> list[sg.RuleType]:
 
 @sg.hookimpl
 def stream_guard_policy_packs() -> list[sg.PolicyPack]:
-    """Return the policy packs made of these kinds."""
-    return policy_packs()
+    """Return the policy packs made of these kinds, in order of their names: rules for common sorts of agents."""
+    folder = files(__package__) / "packs"
+    return [
+        sg.PolicyPack(name=name, summary=summary, file=folder / f"{name}.yaml") for name, summary in _SUMMARIES.items()
+    ]

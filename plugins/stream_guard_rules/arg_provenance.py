@@ -11,8 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import NO_TURNS
-from stream_guard_rules.shared.argument_paths import check_dotted_path
+from stream_guard_rules.shared.events import NO_TURNS, remember_ungated
 from stream_guard_rules.shared.evidence import as_evidence, cut
 from stream_guard_rules.shared.fingerprints import (
     MOST_TEXT,
@@ -20,10 +19,10 @@ from stream_guard_rules.shared.fingerprints import (
     fingerprints_of,
     value_fingerprints,
 )
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
-from stream_guard_rules.shared.outside_gate import remember_ungated
-from stream_guard_rules.shared.prompts import system_prompt
+from stream_guard_rules.shared.params import check_dotted_path
+from stream_guard_rules.shared.requests import system_prompt
 
 _MOST_FINGERPRINTS: Final = 3072
 _SKETCH_BYTES: Final = 2**16  # of 50,000 pieces, one value in 70 is taken for one of them

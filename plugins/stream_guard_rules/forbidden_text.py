@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
+from stream_guard_rules.shared.params import SoughtText
 
 _BY_PLACE: Final = {
     "response": "on_turn",

@@ -9,11 +9,10 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import awaits_calls
+from stream_guard_rules.shared.events import awaits_calls
 from stream_guard_rules.shared.evidence import cut
-from stream_guard_rules.shared.ltl import MAX_CHARS, FormulaError, parse
+from stream_guard_rules.shared.ltl import MAX_CHARS, PAST_PREFIX, FormulaError, PastFormulas, parse
 from stream_guard_rules.shared.ltl_monitor import START, Monitor
-from stream_guard_rules.shared.ltl_past import PAST_PREFIX, PastFormulas
 
 _KNOWN: Final = ("tool_call:", "stop_reason:", "text_contains:", "extra:")
 

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import digest
 from stream_guard_rules.shared.fingerprints import fingerprint
+from stream_guard_rules.shared.json_values import digest
 
 Measured: TypeAlias = Literal["count", "distinct", "sum", "average", "percentile", "ratio", "growth"]
 MeasuredEvent: TypeAlias = Literal["call", "result", "turn", "user"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import LARGEST_COUNT
+from stream_guard_rules.shared.params import LARGEST_COUNT
 
 
 class MaxCallsParams(sg.Params):

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import awaits_calls
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.events import awaits_calls
+from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 
 _MOST_RUNS: Final = 512

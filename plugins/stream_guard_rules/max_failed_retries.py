@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
 
 _MOST_TOOLS: Final = 32

@@ -9,7 +9,7 @@ from pydantic import AliasChoices, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import LARGEST_COUNT
+from stream_guard_rules.shared.params import LARGEST_COUNT
 
 _TOKENS: Final = ("input_tokens", "output_tokens", "thinking_tokens")
 _NEEDED: Final = ("input_tokens", "output_tokens")

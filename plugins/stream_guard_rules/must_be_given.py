@@ -9,14 +9,12 @@ from typing import Final
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.events import remember_ungated
 from stream_guard_rules.shared.evidence import as_evidence
 from stream_guard_rules.shared.fingerprints import MOST_TEXT
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import short_digest, texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
-from stream_guard_rules.shared.outside_gate import remember_ungated
-from stream_guard_rules.shared.prompts import system_prompt
-from stream_guard_rules.shared.tool_definitions import definitions, offered_in, schema_of
+from stream_guard_rules.shared.requests import definitions, offered_in, schema_of, system_prompt
 
 _SKETCH_BYTES: Final = 2**15
 _MOST_GIVEN: Final = 30_000  # of a sketch so full, one value in forty is taken for given that is not

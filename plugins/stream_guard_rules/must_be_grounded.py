@@ -21,62 +21,11 @@ _NO_CHUNKS: Final = sg.Unsure("unevaluable", "chunks at its retrieval_path")
 
 # Words that any two English texts share. An answer of nothing else says nothing that could be grounded;
 # beside other words they count like all words.
-STOPWORDS: Final = frozenset(
-    (
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "been",
-        "but",
-        "by",
-        "can",
-        "do",
-        "does",
-        "for",
-        "from",
-        "had",
-        "has",
-        "have",
-        "he",
-        "her",
-        "his",
-        "if",
-        "in",
-        "is",
-        "it",
-        "its",
-        "no",
-        "not",
-        "of",
-        "on",
-        "or",
-        "our",
-        "she",
-        "so",
-        "than",
-        "that",
-        "the",
-        "their",
-        "them",
-        "then",
-        "there",
-        "these",
-        "they",
-        "this",
-        "those",
-        "to",
-        "was",
-        "we",
-        "were",
-        "will",
-        "with",
-        "you",
-        "your",
-    )
+_COMMON: Final = (
+    "an and are as at be been but by can do does for from had has have he her his if in is it its no not of on or our "
+    "she so than that the their them then there these they this those to was we were will with you your"
 )
+STOPWORDS: Final = frozenset(_COMMON.split())
 
 
 def tokens(text: str) -> set[str]:

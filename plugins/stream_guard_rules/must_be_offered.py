@@ -9,9 +9,9 @@ from typing import Final, Literal, TypeAlias
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, evict_oldest, was_forgotten
-from stream_guard_rules.shared.tool_definitions import definitions, offered_in, schema_of
+from stream_guard_rules.shared.requests import definitions, offered_in, schema_of
 
 Check: TypeAlias = Literal["tool", "arguments", "required", "types", "version", "changing"]
 _ALL: Final[list[Check]] = ["tool", "arguments", "required", "types", "version"]

@@ -7,10 +7,10 @@ from typing import Final
 from pydantic import Field, field_validator
 
 import stream_guard as sg
-from stream_guard_rules.shared.argument_paths import check_dotted_path
-from stream_guard_rules.shared.digests import short_digest
 from stream_guard_rules.shared.evidence import spoken
+from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN_LATER
+from stream_guard_rules.shared.params import check_dotted_path
 
 _MOST_PENDING: Final = 64
 

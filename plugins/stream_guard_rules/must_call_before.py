@@ -9,10 +9,10 @@ from pydantic import AliasChoices, Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.argument_paths import check_relative
-from stream_guard_rules.shared.digests import digest
 from stream_guard_rules.shared.evidence import as_evidence, spoken
+from stream_guard_rules.shared.json_values import digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten, with_room
+from stream_guard_rules.shared.params import check_relative
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import NO_TURNS, has_no_turn
+from stream_guard_rules.shared.events import NO_TURNS, has_no_turn
 from stream_guard_rules.shared.evidence import as_evidence
 
 

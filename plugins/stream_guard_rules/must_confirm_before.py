@@ -8,9 +8,8 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import NO_TURNS
-from stream_guard_rules.shared.json_texts import strings_in
-from stream_guard_rules.shared.outside_gate import remember_ungated
+from stream_guard_rules.shared.events import NO_TURNS, remember_ungated
+from stream_guard_rules.shared.json_values import strings_in
 
 _YES: Final = (
     r"yes|yep|yeah|yup|sure|ok|okay|confirm|confirmed|confirming|approve|approved|agree|agreed|go ahead|proceed|"

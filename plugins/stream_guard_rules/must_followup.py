@@ -8,9 +8,9 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import awaits_calls
-from stream_guard_rules.shared.bounds import SoughtText
+from stream_guard_rules.shared.events import awaits_calls
 from stream_guard_rules.shared.evidence import cut, spoken
+from stream_guard_rules.shared.params import SoughtText
 
 MOST_TURNS = 64  # every turn may trigger, so this bounds what is pending
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
+from stream_guard_rules.shared.params import SoughtText
 
 
 class MustIncludeTextEachParams(sg.Params):

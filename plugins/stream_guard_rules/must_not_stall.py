@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import NO_TURNS, has_no_turn
+from stream_guard_rules.shared.events import NO_TURNS, has_no_turn
 
 
 class MustNotStallParams(sg.Params):

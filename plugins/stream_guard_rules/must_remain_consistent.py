@@ -9,8 +9,8 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import digest
 from stream_guard_rules.shared.evidence import as_evidence
+from stream_guard_rules.shared.json_values import digest
 
 _SCALARS: Final = (str, int, float)
 _SMALL: Final = 256  # bytes of a value that is kept as it is; of a larger one only a digest is

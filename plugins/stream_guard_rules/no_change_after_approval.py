@@ -7,9 +7,9 @@ from typing import Final
 from pydantic import Field, field_validator
 
 import stream_guard as sg
-from stream_guard_rules.shared.argument_paths import check_dotted_path
-from stream_guard_rules.shared.digests import digest_of_found, short_digest
+from stream_guard_rules.shared.json_values import digest_of_found, short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, was_forgotten, with_room
+from stream_guard_rules.shared.params import check_dotted_path
 
 _MOST_APPROVALS: Final = 32
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.fingerprints import MOST_TEXT, decoded_forms, is_read_whole
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
 
 _MOST_ATTEMPTS: Final = 16

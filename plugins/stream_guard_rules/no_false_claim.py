@@ -9,7 +9,7 @@ import re2
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import awaits_calls
+from stream_guard_rules.shared.events import awaits_calls
 from stream_guard_rules.shared.evidence import cut
 
 # One of these among the few words before the verb, and it is not claimed that something was done.

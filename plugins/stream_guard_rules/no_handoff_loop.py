@@ -8,7 +8,7 @@ from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.cycles import LONGEST_PERIOD, Again, Cycles
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.json_values import short_digest
 
 _MOST_ANCESTORS: Final = 16
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import SoughtText
 from stream_guard_rules.shared.evidence import cut
+from stream_guard_rules.shared.params import SoughtText
 
 
 class NoLongQuoteParams(sg.Params):

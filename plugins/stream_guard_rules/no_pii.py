@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import texts_in
 
 PiiType: TypeAlias = Literal["email", "phone", "card", "ssn", "ip", "iban"]
 _ALL: Final[tuple[PiiType, ...]] = ("email", "phone", "card", "ssn", "ip", "iban")

@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.cycles import AGAIN_DESCRIPTION, LONGEST_PERIOD, Again, Cycles
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.json_values import short_digest
 
 
 class NoRepeatedCallsParams(sg.Params):

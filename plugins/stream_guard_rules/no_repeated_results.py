@@ -7,10 +7,10 @@ from typing import Final
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.bounds import LARGEST_COUNT
 from stream_guard_rules.shared.cycles import AGAIN_DESCRIPTION, Again, is_due
-from stream_guard_rules.shared.digests import short_digest
+from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
+from stream_guard_rules.shared.params import LARGEST_COUNT
 
 _MOST_TOOLS: Final = 32
 

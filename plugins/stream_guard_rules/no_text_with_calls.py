@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import stream_guard as sg
-from stream_guard_rules.shared.announced_calls import awaits_calls
+from stream_guard_rules.shared.events import awaits_calls
 from stream_guard_rules.shared.evidence import cut
 
 

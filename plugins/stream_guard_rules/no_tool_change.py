@@ -8,10 +8,9 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import short_digest
-from stream_guard_rules.shared.json_texts import strings_in
+from stream_guard_rules.shared.json_values import short_digest, strings_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD, evict_oldest, was_forgotten
-from stream_guard_rules.shared.tool_definitions import definitions, offered_in
+from stream_guard_rules.shared.requests import definitions, offered_in
 
 Change: TypeAlias = Literal["new", "changed", "renamed", "instructions"]
 _ALL: Final[list[Change]] = ["new", "changed", "renamed", "instructions"]

@@ -14,10 +14,10 @@ from zlib import crc32
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.events import remember_ungated
 from stream_guard_rules.shared.fingerprints import MOST_TEXT, decoded_forms, is_read_whole, without_blanks
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
-from stream_guard_rules.shared.outside_gate import remember_ungated
 
 _MOST_FINGERPRINTS: Final = 65_536
 _MOST_SOURCES: Final = 32

@@ -10,21 +10,21 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
-from stream_guard_rules.shared.digests import digest
+from stream_guard_rules.shared.json_values import digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, evict_oldest, was_forgotten
-from stream_guard_rules.shared.predicate_tests import Compiler, Numbers
-from stream_guard_rules.shared.predicate_words import PredicateWords, what_would_pass
+from stream_guard_rules.shared.predicate_tests import Compiler, Numbers, reachable_tools
 from stream_guard_rules.shared.predicates import (
     MOST_IN_WINDOW,
     Count,
     Matching,
+    PredicateWords,
     When,
     counter_of,
     counters_of,
     predicates_of,
     reads_args,
+    what_would_pass,
 )
-from stream_guard_rules.shared.reachable_tools import reachable_tools
 
 _MOST_COUNTERS: Final = 16
 _MOST_RUNS: Final = 128  # of one session, whose counts are kept; the one that has been silent longest goes first

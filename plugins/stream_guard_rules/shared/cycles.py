@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, TypeAlias
 
-from stream_guard_rules.shared.bounds import LARGEST_COUNT
+from stream_guard_rules.shared.params import LARGEST_COUNT
 
 Again: TypeAlias = Literal["doubling", "each", "once"]
 

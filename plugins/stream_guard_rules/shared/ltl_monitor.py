@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from stream_guard_rules.shared.ltl import Atom, Binary, Formula, FormulaError, Unary
+from stream_guard_rules.shared.ltl import Atom, Binary, Formula, FormulaError, Unary, names_in
 
 MAX_STATES: Final = 1000
 MAX_ATOMS: Final = 32
@@ -34,7 +34,7 @@ class Monitor:
     __slots__ = ("_nodes", "_numbers", "_roots", "_steps", "accepting", "atoms", "lost", "won")
 
     def __init__(self, formula: Formula, is_known: Callable[[str], bool]) -> None:
-        names = dict.fromkeys(name for name in _names(formula) if is_known(name))
+        names = dict.fromkeys(name for name in names_in(formula) if is_known(name))
         if len(names) > MAX_ATOMS:
             raise FormulaError(f"the formula has more than {MAX_ATOMS} different atoms; write several rules")
         self.atoms = tuple(names)
@@ -218,17 +218,6 @@ class _Diagrams:
             known = self._known[key] = len(self.nodes)
             self.nodes.append(key)
         return known
-
-
-def _names(formula: Formula) -> Iterator[str]:
-    """Yield the atoms from left to right."""
-    if isinstance(formula, Atom):
-        yield formula.name
-    elif isinstance(formula, Unary):
-        yield from _names(formula.operand)
-    else:
-        yield from _names(formula.left)
-        yield from _names(formula.right)
 
 
 def _leading_to(goal: Iterable[int], after: Mapping[int, set[int]]) -> set[int]:

@@ -7,7 +7,7 @@ import copy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_rules.shared.digests import digest
+from stream_guard_rules.shared.json_values import digest
 
 from stream_guard import Json, json_equal
 

@@ -13,8 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from stream_guard_rules.must_match_json_schema import MustMatchJsonSchema, MustMatchJsonSchemaParams
-from stream_guard_rules.shared.json_schema import MAX_DEPTH, Schema, TextError, parse
-from stream_guard_rules.shared.json_schema_cost import SchemaCost
+from stream_guard_rules.shared.json_schema import MAX_DEPTH, Schema, SchemaCost, TextError, parse
 
 from stream_guard import Json
 from stream_guard.testing import run_rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stream_guard_rules.shared.json_texts import texts_in
+from stream_guard_rules.shared.json_values import texts_in
 
 
 def test_a_number_too_long_for_decimal_is_read_in_hexadecimal() -> None:

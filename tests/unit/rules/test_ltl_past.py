@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from stream_guard_rules.ltl_formula import LtlFormula
-from stream_guard_rules.shared.ltl import FormulaError, parse
-from stream_guard_rules.shared.ltl_past import PastFormulas
+from stream_guard_rules.shared.ltl import FormulaError, PastFormulas, parse
 
 from stream_guard.testing import find, one_rule_policy
 

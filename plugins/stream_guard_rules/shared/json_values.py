@@ -1,12 +1,15 @@
-"""Digests of JSON values: sixteen characters, the same for equal values."""
+"""JSON values: their digests, and the texts in them."""
 
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
 import stream_guard as sg
+
+# Digests of JSON values: sixteen characters, the same for equal values.
 
 _SHORT: Final = 12
 
@@ -53,3 +56,35 @@ def _scalar(value: sg.Json) -> bytes:
         return b"f%r;" % value
     # Hexadecimal: Python refuses to write very long integers in decimal.
     return b"i%x;" % int(value)
+
+
+# Texts in JSON values, however deep they stand: a list that grows while it is walked takes the place of recursion.
+
+_MOST_BITS: Final = 13_000  # Python refuses to write longer integers in decimal
+
+
+def _parts_of(value: sg.Json) -> Iterator[sg.Json]:
+    """Yield a JSON value and every value inside it."""
+    waiting = [value]
+    for item in waiting:
+        yield item
+        if isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+
+
+def strings_in(value: sg.Json) -> Iterator[str]:
+    """Yield every string of a JSON value; the keys of objects are left out."""
+    for item in _parts_of(value):
+        if isinstance(item, str):
+            yield item
+
+
+def texts_in(value: sg.Json) -> Iterator[str]:
+    """Yield every string and number of a JSON value as text; the keys of objects are left out."""
+    for item in _parts_of(value):
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            yield f"{item:x}" if isinstance(item, int) and item.bit_length() > _MOST_BITS else str(item)

@@ -1,8 +1,18 @@
-"""Dotted paths into the arguments of a call, as parameters of kinds write them."""
+"""What parameters of several kinds are: their bounds, and dotted paths into the arguments of a call."""
 
 from __future__ import annotations
 
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import Field
 from pydantic_core import PydanticCustomError
+
+LARGEST_COUNT: Final = 2**53
+"""Counts and sums stop here, so that a source of absurd numbers cannot break a stored state."""
+
+# An empty text occurs in everything: a rule about it would always fire or never.
+SoughtText: TypeAlias = Annotated[str, Field(min_length=1)]
+"""A text to look for."""
 
 
 def check_dotted_path(path: str) -> str:

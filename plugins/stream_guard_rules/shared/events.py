@@ -1,8 +1,8 @@
-"""Turns that announce calls without listing them, and sessions that are told by calls alone."""
+"""Turns that announce calls, sessions told by calls alone, and events outside the gate of a rule that remembers."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import stream_guard as sg
 
@@ -19,3 +19,13 @@ def awaits_calls(turn: sg.Turn) -> bool:
 def has_no_turn(event: sg.ToolCall | sg.ToolResult) -> bool:
     """Whether no response was told before a call or a result; a call is told before its turn once at most."""
     return event.index < 0
+
+
+def remember_ungated(rule: sg.Rule[Any, Any], event: sg.Event, state: sg.State) -> None:
+    """Pass an event outside the gate to its handler, unless it is a call: only calls inside break the rule."""
+    if isinstance(event, sg.UserMessage):
+        rule.on_user_message(event, state)
+    elif isinstance(event, sg.Turn):
+        rule.on_turn(event, state)
+    elif isinstance(event, sg.ToolResult):
+        rule.on_tool_result(event, state)

@@ -1,4 +1,4 @@
-"""Tools as an agent is offered them, in any of the forms that the common interfaces write."""
+"""What a request tells an agent: the prompt that it works under, and the tools that it is offered."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from collections.abc import Iterator
 from typing import Final
 
 import stream_guard as sg
+from stream_guard_rules.shared.json_values import texts_in
+
+
+def system_prompt(request: dict[str, sg.Json] | None) -> str:
+    """Return the system prompt of a request; empty where it has none."""
+    if request is None:
+        return ""
+    system = request.get("system")
+    messages = request.get("messages")
+    first = messages[0] if isinstance(messages, list) and messages else None
+    if system is None and isinstance(first, dict) and first.get("role") in {"system", "developer"}:
+        system = first.get("content")
+    return "\n".join(texts_in(system))
+
 
 LISTING: Final = "tools/list"  # the tool whose result is a list of tools
 _SCHEMAS: Final = ("parameters", "input_schema", "inputSchema", "args_schema", "schema")
