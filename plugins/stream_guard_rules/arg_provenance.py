@@ -7,7 +7,7 @@ from typing import Final
 from zlib import crc32
 
 import msgspec
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
@@ -21,7 +21,7 @@ from stream_guard_rules.shared.fingerprints import (
 )
 from stream_guard_rules.shared.json_values import texts_in
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, UNREAD
-from stream_guard_rules.shared.params import check_dotted_path
+from stream_guard_rules.shared.params import ArgumentPath
 from stream_guard_rules.shared.requests import system_prompt
 
 _MOST_FINGERPRINTS: Final = 3072
@@ -43,16 +43,11 @@ class ArgProvenanceParams(sg.Params):
     """Parameters of ``arg_provenance``."""
 
     tool: sg.ToolPattern = Field(description="the tools whose calls are judged: a name, a glob, a class, or a list")
-    path: str = Field(min_length=1, description="the argument, as a dotted path; each value in a list is judged")
+    path: ArgumentPath = Field(description="the argument, as a dotted path; each value in a list is judged")
     allow: Origins | None = Field(default=None, description="where the value must come from: one of these is enough")
     deny: Origins | None = Field(
         default=None, description="where it must not come from, unless the user or an allowed source gave it too"
     )
-
-    @field_validator("path")
-    @classmethod
-    def _is_a_path(cls, path: str) -> str:
-        return check_dotted_path(path)
 
     @model_validator(mode="after")
     def _says_what(self) -> ArgProvenanceParams:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.evidence import spoken
 from stream_guard_rules.shared.json_values import short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN_LATER
-from stream_guard_rules.shared.params import check_dotted_path
+from stream_guard_rules.shared.params import ArgumentPath
 
 _MOST_PENDING: Final = 64
 
@@ -29,14 +29,9 @@ class MustCallAfterParams(sg.Params):
     first: sg.ToolPattern = Field(description="the tools after which something must follow: a name, a glob, or a list")
     then: sg.ToolPattern = Field(description="the tools of which one must follow")
     within_seconds: sg.Duration = Field(description="how long it may take; exactly so late is too late")
-    same_arg: str | None = Field(
-        default=None, min_length=1, description="the argument that must be the same in both calls, a dotted path"
+    same_arg: ArgumentPath | None = Field(
+        default=None, description="the argument that must be the same in both calls, a dotted path"
     )
-
-    @field_validator("same_arg")
-    @classmethod
-    def _is_a_path(cls, path: str | None) -> str | None:
-        return None if path is None else check_dotted_path(path)
 
 
 class MustCallAfterState(sg.State):

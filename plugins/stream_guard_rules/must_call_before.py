@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, AliasChoices, Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.evidence import as_evidence, spoken
 from stream_guard_rules.shared.json_values import digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, note_forgotten, was_forgotten, with_room
-from stream_guard_rules.shared.params import check_relative
+from stream_guard_rules.shared.params import ArgumentPath, check_relative
 
 _MOST_FIRSTS = 128
 _MOST_WAITING = 32
@@ -34,9 +33,8 @@ class MustCallBeforeParams(sg.Params):
         default="fire",
         description="`fire`: `second` without `first` is a hit at once; `ignore`: only when `first` comes too late",
     )
-    same_arg: str | None = Field(
+    same_arg: Annotated[ArgumentPath, AfterValidator(check_relative)] | None = Field(
         default=None,
-        min_length=1,
         description="a dotted path into the arguments whose value must be the same in both calls, such as order_id",
     )
     first_must_succeed: bool = Field(
@@ -51,15 +49,6 @@ class MustCallBeforeParams(sg.Params):
         description="tools whose call makes `first` forgotten; `second` itself asks for a `first` each time. With "
         "`same_arg`, the `first` of the same value, or of all values where the call has no such argument",
     )
-
-    @field_validator("same_arg")
-    @classmethod
-    def _is_a_path(cls, same_arg: str | None) -> str | None:
-        if same_arg is not None and not all(same_arg.split(".")):
-            raise PydanticCustomError("same_arg", '"{path}" has an empty step', {"path": same_arg})
-        if same_arg is not None:
-            check_relative(same_arg)
-        return same_arg
 
 
 class First(sg.State):

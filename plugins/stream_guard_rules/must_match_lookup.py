@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final, Literal
 
 import msgspec
-from pydantic import Field, field_validator
+from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.json_values import digest_of_found, short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, was_forgotten, with_room
-from stream_guard_rules.shared.params import check_dotted_path
+from stream_guard_rules.shared.params import ArgumentPath, DottedPath
 
 _MOST_LOOKUPS: Final = 32
 _MOST_EQUAL: Final = 8
@@ -31,14 +31,14 @@ class MustMatchLookupParams(sg.Params):
 
     tool: sg.ToolPattern = Field(description="the tools whose calls are judged: a name, a glob, a class, or a list")
     lookup: sg.ToolPattern = Field(description="the tools that look it up")
-    same_arg: str = Field(min_length=1, description="the argument that must be the same in both calls, a dotted path")
-    lookup_arg: str | None = Field(
-        default=None, min_length=1, description="its path in the lookup, where that has another name"
+    same_arg: ArgumentPath = Field(description="the argument that must be the same in both calls, a dotted path")
+    lookup_arg: ArgumentPath | None = Field(
+        default=None, description="its path in the lookup, where that has another name"
     )
     where: sg.Condition | None = Field(
         default=None, description="conditions over the result of the lookup, such as tool.result.output.status"
     )
-    equal: dict[str, str] = Field(
+    equal: dict[DottedPath, DottedPath] = Field(
         default={},
         max_length=_MOST_EQUAL,
         description="arguments of the call, each with the path in the lookup's result that it must equal",
@@ -46,16 +46,6 @@ class MustMatchLookupParams(sg.Params):
     if_absent: Literal["fire", "ignore"] = Field(
         default="fire", description="what a call without any lookup of the same value is: a hit, or not judged"
     )
-
-    @field_validator("same_arg", "lookup_arg")
-    @classmethod
-    def _is_a_path(cls, path: str | None) -> str | None:
-        return None if path is None else check_dotted_path(path)
-
-    @field_validator("equal")
-    @classmethod
-    def _are_paths(cls, equal: dict[str, str]) -> dict[str, str]:
-        return {check_dotted_path(argument): check_dotted_path(field) for argument, field in equal.items()}
 
 
 class MustMatchLookupState(sg.State):
@@ -148,10 +138,8 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         """Judge the call by the latest lookup, then remember it if it is one itself."""
         verdict = self._judge(call, state) if self.params.tool.matches(call.tool) else None
         if self.params.lookup.matches(call.tool):
-            key = self._lookup_key.find(call)
-            if key is not sg.MISSING:
-                _remember(Lookup(call.attempt, short_digest(key)), state)
-            elif call.args is None and verdict is None:
+            self._remember(call, state)
+            if call.args is None and verdict is None:
                 verdict = sg.Unsure("unevaluable", "arguments")
         return verdict
 
@@ -174,11 +162,15 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
     def on_ungated(self, event: sg.Event, state: MustMatchLookupState) -> None:
         """Remember lookups outside the gate too."""
         if isinstance(event, sg.ToolCall) and self.params.lookup.matches(event.tool):
-            key = self._lookup_key.find(event)
-            if key is not sg.MISSING:
-                _remember(Lookup(event.attempt, short_digest(key)), state)
+            self._remember(event, state)
         elif isinstance(event, sg.ToolResult):
             self.on_tool_result(event, state)
+
+    def _remember(self, call: sg.ToolCall, state: MustMatchLookupState) -> None:
+        key = self._lookup_key.find(call)
+        if key is not sg.MISSING:
+            kept = with_room(state.lookups, _MOST_LOOKUPS, lambda one: one.key, state)
+            state.lookups = [*kept, Lookup(call.attempt, short_digest(key))]
 
     def _judge(self, call: sg.ToolCall, state: MustMatchLookupState) -> sg.Verdict:
         key = self._key.find(call)
@@ -200,14 +192,6 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
                 evidence |= {"argument": argument.text}
                 return sg.Hit(f"{call.tool} has another value than what was looked up", evidence)
         return None
-
-
-def _remember(lookup: Lookup, state: MustMatchLookupState) -> None:
-    state.lookups = [*with_room(state.lookups, _MOST_LOOKUPS, _key_of, state), lookup]
-
-
-def _key_of(lookup: Lookup) -> str:
-    return lookup.key
 
 
 def _parsed(output: sg.Json) -> sg.Json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 import stream_guard as sg
-from stream_guard_rules.shared.events import NO_TURNS, has_no_turn
+from stream_guard_rules.shared.events import has_no_turn
 
 
 class MustNotStallParams(sg.Params):
@@ -57,9 +57,9 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
         """A clock."""
         return frozenset(("clock",))
 
-    def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> sg.Unsure | None:
-        """Note that the agent has work."""
-        return self._wait(message.time, state)
+    def on_user_message(self, message: sg.UserMessage, state: MustNotStallState) -> None:
+        """Note that the agent has work; a response is waited for where responses are told."""
+        state.last = None if state.turnless else message.time
 
     def on_turn(self, turn: sg.Turn, state: MustNotStallState) -> None:
         """Note whether the agent still works."""
@@ -76,14 +76,9 @@ class MustNotStall(sg.Rule[MustNotStallParams, MustNotStallState]):
         """Note the call."""
         state.last, state.turnless = call.time, has_no_turn(call)
 
-    def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> sg.Unsure | None:
+    def on_tool_result(self, result: sg.ToolResult, state: MustNotStallState) -> None:
         """Note the result."""
-        return self._wait(result.time, state)
-
-    def _wait(self, time: float | None, state: MustNotStallState) -> sg.Unsure | None:
-        """Wait for a response, where responses are told."""
-        state.last = None if state.turnless else time
-        return NO_TURNS if state.turnless else None
+        state.last = None if state.turnless else result.time
 
     def deadline(self, state: MustNotStallState) -> float | None:
         """The time at which the silence is too long."""

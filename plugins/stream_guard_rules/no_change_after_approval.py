@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 import stream_guard as sg
 from stream_guard_rules.shared.json_values import digest_of_found, short_digest
 from stream_guard_rules.shared.lost_memory import FORGOTTEN, was_forgotten, with_room
-from stream_guard_rules.shared.params import check_dotted_path
+from stream_guard_rules.shared.params import ArgumentPath, check_dotted_path
 
 _MOST_APPROVALS: Final = 32
 
@@ -28,17 +28,12 @@ class NoChangeAfterApprovalParams(sg.Params):
 
     approval: sg.ToolPattern = Field(description="the tools that ask for an approval, with the arguments to approve")
     tool: sg.ToolPattern = Field(description="the tools that need it")
-    same_arg: str | None = Field(
-        default=None, min_length=1, description="the argument that tells which approval belongs to which call"
+    same_arg: ArgumentPath | None = Field(
+        default=None, description="the argument that tells which approval belongs to which call"
     )
     args: list[str] | None = Field(
         default=None, min_length=1, max_length=32, description="the arguments that must not change; all, if not said"
     )
-
-    @field_validator("same_arg")
-    @classmethod
-    def _is_a_path(cls, path: str | None) -> str | None:
-        return None if path is None else check_dotted_path(path)
 
 
 class NoChangeAfterApprovalState(sg.State):
@@ -106,7 +101,8 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         key = "" if self._key is None else digest_of_found(self._key.find(call))
         args = self._args(call)
         if self.params.approval.matches(call.tool):
-            _remember(GivenApproval(call.attempt, key, args), state)
+            kept = with_room(state.approvals, _MOST_APPROVALS, lambda one: one.key, state)
+            state.approvals = [*kept, GivenApproval(call.attempt, key, args)]
             return None
         approval = next((one for one in reversed(state.approvals) if one.given and one.key == key), None)
         if approval is None:
@@ -132,11 +128,3 @@ class NoChangeAfterApproval(sg.Rule[NoChangeAfterApprovalParams, NoChangeAfterAp
         if self._compared:
             return short_digest([digest_of_found(path.find(call)) for path in self._compared])
         return short_digest(call.args)
-
-
-def _remember(approval: GivenApproval, state: NoChangeAfterApprovalState) -> None:
-    state.approvals = [*with_room(state.approvals, _MOST_APPROVALS, _key_of, state), approval]
-
-
-def _key_of(approval: GivenApproval) -> str:
-    return approval.key

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
 from string import ascii_lowercase
 from typing import Any, Final, NamedTuple
@@ -87,11 +87,11 @@ _BACK: Final = (
 )
 _CLOSING: Final = ("</", "[/")
 
-INSTRUCTIONS: Final = "(?i)(?:" + "|".join(_SIGNS) + f")|(?i)(?P<back>{_BACK})"
-"""A regular expression (RE2) for signs of instructions."""
+# A regular expression (RE2) for signs of instructions.
+_INSTRUCTIONS: Final = "(?i)(?:" + "|".join(_SIGNS) + f")|(?i)(?P<back>{_BACK})"
 
 
-def spans_of(pattern: re2._Regexp[str], text: str, span: int) -> Iterator[str]:
+def _spans_of(pattern: re2._Regexp[str], text: str, span: int) -> Iterator[str]:
     """Yield the pieces of a text that belong to such signs: ``span`` characters after a sign.
 
     Where the sign sends the reader back to a task, they stand before it. A closing tag ends a piece: what follows it
@@ -146,8 +146,6 @@ _ACTIONS: Final = (
     "input enter fill",
 )
 _ACTION_SORTS: Final = {word: number for number, words in enumerate(_ACTIONS) for word in words.split()}
-ACTION_SORTS: Final = len(_ACTIONS)
-"""How many sorts of actions there are; they are numbered."""
 _FORMS: Final = (
     {
         form: sort
@@ -161,10 +159,10 @@ _PAYMENT: Final = _ACTION_SORTS["pay"]
 _HANDING_OVER: Final = frozenset(_ACTION_SORTS[word] for word in ("send", "give", "create"))
 _MONEYED: Final = "money payment payments fund funds fee fees balance amount bill rent invoice dollars usd"
 _MONEY: Final = frozenset(_MONEYED.split())
-SEVERE_ACTIONS: Final = frozenset(
+# They destroy, or change who may do what: nobody who says "do what the mail asks for" means these.
+_SEVERE_ACTIONS: Final = frozenset(
     _ACTION_SORTS[word] for word in ("delete", "cancel", "change", "grant", "install", "disable")
 )
-"""Actions that destroy, or that change who may do what: nobody who says "do what the mail asks for" means these."""
 
 _POLITENESS: Final = (
     r"(?:please|kindly|now|then|next|first|firstly|also|just|simply|so|and|immediately|urgently|quickly|finally|lastly"
@@ -177,13 +175,13 @@ _OBLIGATION: Final = (
     r"(?:should|must|needs? to|ha(?:ve|s) to|are to|is to|could|shall|ought to)"
 )
 _WORD: Final = r"[^\s:={}\[\]]+"
-REQUEST_PATTERN: Final = (
+# And one for the beginning of a sentence that asks for an action, whoever is addressed.
+_REQUEST_PATTERN: Final = (
     rf"(?im)(?:^|[.!?:;>(\"'*\-]|\\n|, (?:and )?then|, and|{_OBLIGATION})\s*(?:\(?\d{{1,2}}[.)]\s*)?"
     rf"(?:{_POLITENESS}[ ,]+){{0,3}}({'|'.join(_ACTION_SORTS)})\s+{_WORD}\s+{_WORD}"
 )
-"""A regular expression (RE2) for the beginning of a sentence that asks for an action, whoever is addressed."""
 
-_REQUEST: Final = re2.compile(REQUEST_PATTERN)
+_REQUEST: Final = re2.compile(_REQUEST_PATTERN)
 _END: Final = re2.compile(  # of a sentence, or of a field of structured data
     r"[.!?](?:\s|$|['\"\\])|\n\s*\n|\\n\s*\\n|\n[ '\"\-]*\w[\w ]{0,30}['\"]?:|[{}\[\]<>]|', '"
 )
@@ -205,7 +203,7 @@ class ActionRequest(NamedTuple):
     action: int
 
 
-def action_requests_in(text: str, span: int) -> Iterator[ActionRequest]:
+def _action_requests_in(text: str, span: int) -> Iterator[ActionRequest]:
     """Yield the requests of a text, each up to ``span`` characters long.
 
     A sentence that says `it` refers to the one before, which belongs to the request too.
@@ -222,32 +220,31 @@ def action_requests_in(text: str, span: int) -> Iterator[ActionRequest]:
         yield ActionRequest(sentence, action)
 
 
-def actions_among(words: Set[str]) -> set[int]:
+def _actions_among(words: set[str]) -> set[int]:
     """Return the sorts of actions that words name: to send money is to pay."""
     found = {_FORMS[word] for word in words & _FORMS.keys()}
     return found | {_PAYMENT} if found & _HANDING_OVER and words & _MONEY else found
 
 
-def meanings_of(words: Set[str], stem: int) -> set[str]:
-    """Return what words mean, as far as two texts can be compared by it: sorts of actions, and beginnings of the rest.
+def _meanings(words: set[str]) -> list[int]:
+    """Return checksums of what words mean: the sorts of actions, so delete and erase have the same, and other stems.
 
     Whoever pays moves money: beside a payment, the words for money say nothing more.
     """
-    actions = actions_among(words)
-    rest = {word[:stem] for word in words - _FORMS.keys()}
+    actions = _actions_among(words)
+    rest = {word[:_STEM] for word in words - _FORMS.keys()}
     if _PAYMENT in actions and words & _MONEY:
         actions -= _HANDING_OVER
-        rest -= {word[:stem] for word in _MONEY}
-    return rest | {f"#{action}" for action in actions}
+        rest -= {word[:_STEM] for word in _MONEY}
+    return [*(crc32(stem.encode()) for stem in rest), *map(_meaning, actions)]
 
 
-PAYMENT: Final = f"#{_PAYMENT}"
-"""The meaning of a payment."""
-SEVERE: Final = frozenset(f"#{action}" for action in SEVERE_ACTIONS)
-"""The meanings of severe actions."""
+def _meaning(action: int) -> int:
+    """Return the checksum of what a sort of action means."""
+    return crc32(f"#{action}".encode())
 
 
-def delegates_to_others(text: str) -> bool:
+def _delegates_to_others(text: str) -> bool:
     """Whether a user tells the agent to do what others ask for."""
     return _DELEGATION.search(text) is not None
 
@@ -377,7 +374,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
     def __init__(self, params: NoInjectedCallParams) -> None:
         super().__init__(params)
         own = f"|(?-i:{params.instructions.pattern})" if params.instructions is not None else ""
-        self._signs = INSTRUCTIONS + own
+        self._signs = _INSTRUCTIONS + own
         self._pattern: Any = re2.compile(self._signs)
 
     def tools(self) -> sg.ToolPattern:
@@ -386,7 +383,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
 
     def texts(self) -> Sequence[sg.TextPattern]:
         """The signs of instructions: results without them are data."""
-        requests = [sg.TextPattern("tool_result", REQUEST_PATTERN)] if self.params.requests else []
+        requests = [sg.TextPattern("tool_result", _REQUEST_PATTERN)] if self.params.requests else []
         return [sg.TextPattern("tool_result", self._signs), *requests]
 
     def needs(self) -> frozenset[sg.Need]:
@@ -408,8 +405,8 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             state.given_before = state.given_before or sg.Sketch()
             state.given_before.add(one, _SKETCH_BYTES)
         drop_oldest(state.asked, _MOST_GIVEN)
-        state.user_actions = sorted(actions_among(words).union(state.user_actions))
-        state.delegated = state.delegated or delegates_to_others(text)
+        state.user_actions = sorted(_actions_among(words).union(state.user_actions))
+        state.delegated = state.delegated or _delegates_to_others(text)
         return None if message.text else sg.Unsure("unevaluable", "the user's text")
 
     def on_tool_result(self, result: sg.ToolResult, state: NoInjectedCallState) -> None:
@@ -418,10 +415,10 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             return
         for text in texts_in(result.output):
             plain = text.encode("utf-8", "replace").decode()  # all of it: instructions may stand at the end
-            for piece in spans_of(self._pattern, plain, self.params.span):
+            for piece in _spans_of(self._pattern, plain, self.params.span):
                 self._taint(piece, state)
                 state.source = result.tool[:64]
-            for request in action_requests_in(plain, self.params.span) if self.params.requests else ():
+            for request in _action_requests_in(plain, self.params.span) if self.params.requests else ():
                 self._note_request(request, state)
                 state.source = result.tool[:64]
 
@@ -462,7 +459,7 @@ class NoInjectedCall(sg.Rule[NoInjectedCallParams, NoInjectedCallState]):
             split = (piece for piece in joined_pieces(text, _FEW_PIECES) if not piece.isalpha())
             values = [*self._values_in(text), *(fingerprint(piece) for piece in split if len(piece) >= _SHORTEST)]
             state.requested |= dict.fromkeys(values, request.action)
-        if request.action in SEVERE_ACTIONS or not state.delegated:
+        if request.action in _SEVERE_ACTIONS or not state.delegated:
             state.requests = _add_sentence(state.requests, request.text, state)
         for one in list(islice(state.requested, max(0, len(state.requested) - _MOST_REQUESTED))):
             _note_older(_of_action(one, state.requested.pop(one)), state)
@@ -519,12 +516,12 @@ def _is_requested(one: int, state: NoInjectedCallState) -> bool:
         return True
     older = state.older
     return older is not None and any(
-        _of_action(one, action) in older for action in range(ACTION_SORTS) if _is_unasked(action, state)
+        _of_action(one, action) in older for action in range(len(_ACTIONS)) if _is_unasked(action, state)
     )
 
 
 def _is_unasked(action: int, state: NoInjectedCallState) -> bool:
-    return action not in state.user_actions and (action in SEVERE_ACTIONS or not state.delegated)
+    return action not in state.user_actions and (action in _SEVERE_ACTIONS or not state.delegated)
 
 
 def _of_action(value: int, action: int) -> int:
@@ -564,10 +561,5 @@ def _words(text: str) -> set[str]:
     return {word for word in set(letters.split()) if len(word) >= _SHORTEST_WORD}
 
 
-def _meanings(words: set[str]) -> list[int]:
-    """Return checksums of what words mean: delete, deletes and erase have the same."""
-    return [crc32(meaning.encode()) for meaning in meanings_of(words, _STEM)]
-
-
-_PAYS: Final = crc32(PAYMENT.encode())
-_SEVERE: Final = frozenset(crc32(meaning.encode()) for meaning in SEVERE)
+_PAYS: Final = _meaning(_PAYMENT)
+_SEVERE: Final = frozenset(map(_meaning, _SEVERE_ACTIONS))

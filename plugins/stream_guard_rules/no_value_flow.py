@@ -33,7 +33,7 @@ class GuardedResult(sg.State):
 
     time: float | None
     tool: str
-    marks: list[int] | bytes  # four bytes each; an earlier version kept them as a list
+    marks: bytes  # four bytes each
 
 
 class NoValueFlowParams(sg.Params):
@@ -236,7 +236,7 @@ def _packed(marks: Iterable[int]) -> bytes:
 
 
 def _marks_of(source: GuardedResult) -> Sequence[int]:
-    return source.marks if isinstance(source.marks, list) else array("I", source.marks)
+    return array("I", source.marks)
 
 
 def _bound(state: NoValueFlowState) -> None:
@@ -282,4 +282,4 @@ def _join_smallest(sources: list[GuardedResult]) -> None:
 
 def _count(source: GuardedResult) -> int:
     """Return how many fingerprints a source has."""
-    return len(source.marks) // (1 if isinstance(source.marks, list) else _MARK_BYTES)
+    return len(source.marks) // _MARK_BYTES

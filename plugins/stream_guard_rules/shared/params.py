@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 LARGEST_COUNT: Final = 2**53
@@ -22,9 +22,15 @@ def check_dotted_path(path: str) -> str:
     return path
 
 
-def check_relative(path: str) -> None:
-    """Refuse a path that begins at the event: it leads nowhere inside the arguments."""
+def check_relative(path: str) -> str:
+    """Return the path; refuse one that begins at the event: it leads nowhere inside the arguments."""
     inside = path.removeprefix("tool.args.")
     if inside != path:
         message = "path {path} is counted from the arguments; write {inside}"
         raise PydanticCustomError("path", message, {"path": path[:100], "inside": inside[:100]})
+    return path
+
+
+DottedPath: TypeAlias = Annotated[str, AfterValidator(check_dotted_path)]
+ArgumentPath: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(check_dotted_path)]
+"""The argument of a call, or a value inside of it."""

@@ -22,8 +22,7 @@ def _check_path(path: str) -> str:
     except ValueError:
         message = "path {path} has an empty step; write names and list positions with dots: body.to, recipients.0"
         raise PydanticCustomError("path", message, {"path": path[:100]}) from None
-    check_relative(path)
-    return path
+    return check_relative(path)
 
 
 def _pattern_of(value: Any) -> Any:
