@@ -122,6 +122,7 @@ def fingerprint(spec: RuleSpec) -> int:
         spec.scope.stored_word,
         list(spec.key),
         *([spec.agent] if spec.agent else []),
+        *([spec.taken_in] if spec.taken_in else []),
     ]
     return crc32(msgspec.json.encode(meaning, order="sorted"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -236,6 +236,9 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         "tags": list(rule.tags),
         **({"modify": [change.source for change in rule.changes]} if rule.changes else {}),
         **({"agent": rule.agent} if rule.agent else {}),
+        **(
+            {"files": files} if (files := {name: one for name, one in rule.taken_in.items() if name[:1] != "@"}) else {}
+        ),
         **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
         **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
     }
@@ -272,6 +275,7 @@ class RuleBuilder:
     context: dict[str, Any]  # passed to the validators of parameters
     slots: Mapping[int, str]  # by number, for rules that share their id with another
     checks_tests: bool = False  # the tests beside rules too: they decide nothing, so only lint asks for it
+    read: dict[int, list[Path]] = field(default_factory=dict)  # the files that the parameters of a rule are made of
 
     def build(self, number: int, raw: Json) -> RuleSpec | None:
         """Return the rule, or None after reporting why there is none."""
@@ -363,7 +367,9 @@ class RuleBuilder:
         beside = {key: written[key] for key in keys_of(kind.params_type) - keys_of(RuleForm) if key in written}
         raw = {**beside, **raw}
         try:
-            params = kind.params_type.model_validate(raw, context=self.context)
+            params = kind.params_type.model_validate(
+                raw, context=self.context | {FILE_READ: partial(self._note, number)}
+            )
         except ValidationError as error:
             advise = partial(advice_for_params, kind=kind, registry=self.registry)
             for flaw in problems_of(error, raw, kind.params_type, kind.kind, advise):
@@ -377,6 +383,23 @@ class RuleBuilder:
         dead = list(_dead_ends(params, raw))
         self.report.add_flaws(at, dead, rule_id)
         return None if dead else params
+
+    def _note(self, number: int, path: Path) -> None:
+        self.read.setdefault(number, []).append(path)
+        self.context[FILE_READ](path)
+
+    def _taken_in(self, number: int, form: RuleForm) -> dict[str, Json]:
+        """Return the members of the policy's classes that a rule names, and digests of its files."""
+        classes, found = self.context[TOOL_CLASSES], dict[str, Json]()
+        conditions = [condition.source for condition in (form.when, form.unless) if condition is not None]
+        waiting = [json.dumps([form.params, *conditions])]
+        for text in waiting:  # grows while it is walked: members may be classes
+            for name in [name for name in classes if f"@{name}" in text and f"@{name}" not in found]:
+                found[f"@{name}"] = list(classes[name])
+                waiting.append(json.dumps(found[f"@{name}"]))
+        for path in self.read.get(number, ()):
+            found[path.name] = sha256(path.read_bytes()).hexdigest()
+        return found
 
     def _kind_failed(self, at: tuple[str | int, ...], kind: RuleType, error: Exception, rule_id: str) -> None:
         what = f"{type(error).__name__}: {show(str(error))}"
@@ -404,6 +427,7 @@ class RuleBuilder:
             slot=self.slots.get(number, rule_id),
             rule=rule,
             params=form.params,
+            taken_in=self._taken_in(number, form),
             severity=severity,
             severity_word=form.severity if form.severity != severity.word else "",
             when=form.when,
@@ -453,8 +477,8 @@ def _on_error(then: Action | None) -> OnError:
 
 def _dead_ends(params: Params, raw: dict[str, Json]) -> Iterator[Flaw]:
     """Yield the paths among the parameters that no event has a value at."""
-    for field, names in spellings(type(params)).items():
-        value, name = getattr(params, field), next((name for name in names if name in raw), field)
+    for parameter, names in spellings(type(params)).items():
+        value, name = getattr(params, parameter), next((name for name in names if name in raw), parameter)
         if isinstance(value, EventPath) and (why := dead_end(value)):
             yield Flaw((name,), with_path_advice(why, value.text), Code.DEAD_PATH)
         elif isinstance(value, Condition):
