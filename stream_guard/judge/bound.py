@@ -36,7 +36,7 @@ class BoundRule:
     A ``simple`` rule needs only its handler, its state and its gate, for an event with content and a time.
     """
 
-    def __init__(self, number: int, spec: RuleSpec, agents: Agents) -> None:
+    def __init__(self, number: int, spec: RuleSpec, agents: Agents, set_labels: Set[str] = frozenset()) -> None:
         self.number = number
         self.spec = spec
         self.rule = rule = spec.rule
@@ -75,8 +75,11 @@ class BoundRule:
         # Whether its slot may have more than a state: for a `for`, a cooldown, or an end that only some events owe.
         self.marks_slot = spec.hold is not None or spec.cooldown is not None or self.end is not None
         self.slotless = self.stateless and not self.marks_slot
+        # Labels that rules of the policy set on the session, as paths that its condition reads.
+        self.set_labels = frozenset({leaf.path.text for leaf in self.gate_leaves} & set_labels)
+        self.recalls = not self.stateless or bool(remembered_leaves(spec)) or bool(self.set_labels)
         # What it forgets makes its answer unknown: it is no pass where the rule stops, and never a finding.
-        self.remembers = not self.stateless or bool(remembered_leaves(spec))
+        self.remembers = self.recalls or spec.hold is not None
         self.must_remember = spec.stops and self.remembers
         self.default: State = rule.state_type()
         self.decoder = state_decoder(rule.state_type)

@@ -12,7 +12,7 @@ from stream_guard.judge.arguments import looks_like_json, payload_texts
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.conditions import Leaf
 from stream_guard.judge.model import Event, GateDecision, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.judge.paths import Path, lacks_output
+from stream_guard.judge.paths import MISSING, Path, lacks_output
 from stream_guard.judge.rule import Where
 
 PLACES: Final[dict[type[Event], Where]] = {
@@ -97,10 +97,12 @@ def judge_gate(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> 
 
 
 def may_be_asked(bound: BoundRule, event: Event, turns: int, memory: Set[int]) -> bool:
-    """Whether the gate of a rule may be open to an event of a session whose memory of messages is lost."""
+    """Whether the gate of a rule may be open to an event of a session whose memory of messages and labels is lost."""
 
     def is_unknown(leaf: Leaf) -> bool:
-        return leaf.path.when == "user" or _leaf_lacks(leaf, event, turns, memory) != ""
+        if leaf.path.when == "user" or (leaf.path.text in bound.set_labels and leaf.path.find(event) is MISSING):
+            return True
+        return _leaf_lacks(leaf, event, turns, memory) != ""
 
     return bound.judge_gate(event, memory, is_unknown) is not False
 

@@ -399,8 +399,11 @@ class Reporter:
             self._failed.add(bound.number)
             evaluation.findings.append(error_finding(bound, error, evaluation.event, evaluation.key_state))
 
-    def held(self, bound: BoundRule, hit: Hit | None, evaluation: Evaluation, slot: Slot) -> bool:
-        """Whether the rule has hit without a break for as long as its `for` asks; without a clock nobody can tell."""
+    def held(self, bound: BoundRule, hit: Hit | None, evaluation: Evaluation, slot: Slot, is_lost: bool) -> bool:
+        """Whether the rule has hit without a break for as long as its `for` asks; without a clock nobody can tell.
+
+        ``is_lost``: since when it hits may have been forgotten, so it is not known that this was not long enough.
+        """
         event = evaluation.event
         if hit is None:
             slot.since = None
@@ -410,7 +413,11 @@ class Reporter:
             return False
         if slot.since is None:
             slot.since = event.time
-        return event.time - slot.since >= (bound.spec.hold or 0.0)
+        if event.time - slot.since >= (bound.spec.hold or 0.0):
+            return True
+        if is_lost:
+            self.count_unevaluable(bound, evaluation, FORGOTTEN)
+        return False
 
     def count_unevaluable(
         self, bound: BoundRule, evaluation: Evaluation, lacks: str, *, about_event: bool = True

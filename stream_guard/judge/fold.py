@@ -57,7 +57,8 @@ class Engine:
         self.answers = answers
         self.counts = counts if counts is not None else Counts()
         self.max_states = max_states
-        rules = tuple(BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules))
+        labels = frozenset(f"labels.{name}" for spec in policy.rules for name in spec.set_labels)
+        rules = tuple(BoundRule(number, spec, policy.agents, labels) for number, spec in enumerate(policy.rules))
         if len({bound.tag for bound in rules}) < len(rules):
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
         self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
@@ -244,8 +245,10 @@ class Engine:
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
         if key_state.forgotten is not None and inside and not isinstance(verdict, Unsure):
             hit = self._doubt_state(bound, handle, address, event, evaluation, hit)
-        if bound.spec.hold is not None and inside and not self._reporter.held(bound, hit, evaluation, slot):
-            return
+        if bound.spec.hold is not None and inside:
+            is_lost = bound.number in key_state.cut or self._slots.is_forgotten(bound, address, key_state)
+            if not self._reporter.held(bound, hit, evaluation, slot, is_lost):
+                return
         if hit is not None:
             self._reporter.report(bound, hit, evaluation, address)
 
@@ -337,7 +340,7 @@ class Engine:
 
         One that a blank state gives too tells of what is missing there. A call that passes may rest on it as well.
         """
-        if not self._slots.is_forgotten(bound, address, evaluation.key_state):
+        if not bound.recalls or not self._slots.is_forgotten(bound, address, evaluation.key_state):
             return hit
         if hit is None:
             is_unknown = type(event) is ToolCall and bound.rule.rests_on_memory(event)
@@ -352,7 +355,9 @@ class Engine:
         key_state = evaluation.key_state
         objecting = {objection.rule for objection in evaluation.objections or ()}
         for bound in plan.rules:
-            if bound.number not in key_state.cut or bound.number in objecting or not bound.rule.rests_on_memory(call):
+            if bound.number not in key_state.cut or bound.number in objecting:
+                continue
+            if not bound.recalls or not bound.rule.rests_on_memory(call):
                 continue
             is_addressed = bound.key is None or bound.key(call) is not None
             if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, evaluation.memory):

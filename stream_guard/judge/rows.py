@@ -202,7 +202,7 @@ def is_remembered(session: Session, engine: Engine) -> bool:
         return True
     for address, slot in session.slots.items():
         number = number_of(address)
-        if number in lasting and slot.state != bounds[number].default:
+        if number in lasting and (slot.state != bounds[number].default or slot.since is not None):
             return True
     return False
 

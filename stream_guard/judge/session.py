@@ -498,7 +498,7 @@ class RuleSlots:
             if isinstance(address, int):
                 continue
             bound = self._bounds[number_of(address)]
-            if bound.remembers and slot.state != bound.default:
+            if bound.remembers and (slot.state != bound.default or slot.since is not None):
                 if session.forgotten is None:
                     session.forgotten = Sketch()
                 session.forgotten.add(_sketched(bound, address), _SKETCH_BYTES)

@@ -38,6 +38,10 @@ ASKED_BY = """{id: cap, kind: no_call, params: {tool: mail}, then: block,
   when: {path: user.text, op: contains, value: "no mails"}}"""
 TO_ORDER = "{id: cap, kind: must_call_before, params: {first: ask, second: mail}, then: block}"
 
+TAINTED = """{id: taint, kind: no_call, params: {tool: read}, set_labels: {tainted: "yes"}}, {id: cap, kind: no_call,
+  params: {tool: mail}, then: block, when: {path: labels.tainted, op: "==", value: "yes"}}"""
+FOR_LONG = "{id: cap, kind: no_call, params: {tool: mail}, for: 50s, then: block}"
+
 
 class Desk:
     """A guard that is asked, told and restarted, and whose clock goes on by a second a question."""
@@ -140,6 +144,39 @@ def test_what_a_user_said_is_not_forgotten_by_eviction() -> None:
     desk.say("honest", "write to Ann")
     desk.flood(30)
     assert desk.may("honest")
+
+
+def test_a_label_that_a_rule_has_set_is_not_forgotten_by_eviction() -> None:
+    desk = Desk(policy_of(TAINTED))
+    desk.may("victim", "read")
+    assert not desk.may("victim")
+    desk.flood(30)
+    assert desk.ask("victim").rules.unevaluable == ("cap",)
+    assert desk.may("victim", "look")
+    assert desk.may("honest")
+
+
+@pytest.mark.parametrize("key", ["", "key: [session, labels.user],"])
+def test_since_when_a_rule_hits_is_not_forgotten_by_eviction(key: str) -> None:
+    desk = Desk(policy_of(FOR_LONG.replace("for:", f"{key} for:")))
+    assert desk.may("victim")
+    desk.flood(30)
+    assert desk.ask("victim").rules.unevaluable == ("cap",)
+    assert desk.may("victim", "look")
+    assert desk.may("honest")
+    desk.now += 60
+    decision = desk.ask("victim")
+    assert (decision.action, decision.rules.unevaluable) == (Action.BLOCK, ()), "it has lasted since it was back"
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_since_when_a_rule_hits_is_not_forgotten_for_want_of_room_for_keys(restart: bool) -> None:
+    desk = Desk(policy_of(FOR_LONG.replace("for:", "key: [session, labels.user], for:")), SessionLimits(max_states=3))
+    assert [desk.may("s", user=f"u{number}") for number in range(6)] == [True] * 6
+    if restart:
+        desk.restart()
+    assert desk.ask("s", user="u0").rules.unevaluable == ("cap",)
+    assert desk.may("s", user="new")
 
 
 def test_a_rule_that_waits_for_something_stops_as_it_would() -> None:
