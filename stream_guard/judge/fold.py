@@ -398,7 +398,7 @@ class Engine:
                 continue
             self._slots.set_timer(bound, address, state, key_state)
             # A deadline that does not move forward would be called for ever.
-            if timers.get(address, deadline + 1) <= deadline:
+            if address in timers and timers[address] <= deadline:
                 del timers[address]
             if hit is not None:
                 self._reporter.report(bound, hit, evaluation, address, at="deadline", time=deadline)

@@ -367,7 +367,8 @@ class Judge:
             if time > at or not (time <= clock.horizon or clock.is_credible(time)):
                 self.counts.disbelieved_times += 1
                 if now == -inf:  # it must end some time
-                    session.now = max(clock.now, 0.0) or clock.horizon
+                    known = (at, max(clock.now, 0.0) or clock.horizon)
+                    session.now = next((place for place in known if place < inf), 0.0)
                 time = session.now  # the stamp moves no window, limit or deadline of anybody
                 event = replace(event, time=time)
             elif time < now:

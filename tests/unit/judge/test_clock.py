@@ -201,3 +201,17 @@ def test_a_restart_changes_nothing(told: list[tuple[str, float]], restarts: set[
         if number in restarts:
             restarted.restart()
         assert restarted.feed(session, time) == plain.feed(session, time)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "counted_from"),
+    [([9000.0, 1000.0, 1000.5], 1000.0), ([9000.0, 1000.0, 999.5], 999.5), ([float("nan")], 0.0)],
+)
+def test_a_first_stamp_that_nobody_believes_leaves_the_clock_finite(stamps: list[float], counted_from: float) -> None:
+    rule = "{id: a, kind: must_call_after, params: {first: open, then: close, within_seconds: 20}}"
+    policy = load_policy(f"{{sessions: {{max_out_of_orderness: 10s}}, rules: [{rule}]}}", REGISTRY, file="p.yaml")
+    judge = Judge(policy)
+    for number, time in enumerate(stamps):
+        tool = "look" if number else "open"
+        judge.feed(ToolCall(session_id="s", event_id=f"e{number}", time=time, tool=tool))
+    assert [(finding.at, finding.time) for finding in judge.end()] == [("deadline", counted_from + 20)]
