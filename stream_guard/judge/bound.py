@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence, Set
+from hashlib import blake2b
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 import msgspec
-import xxhash
 
 from stream_guard.judge.conditions import Condition, Leaf, Unknown
 from stream_guard.judge.identity import written
-from stream_guard.judge.model import Event, Json, Scope
+from stream_guard.judge.model import RESERVED, Event, Json, Scope
 from stream_guard.judge.paths import MISSING, Path, agent_key
 from stream_guard.judge.patterns import Regex
 from stream_guard.judge.rule import NoState, Rule, State, Verdict, Where, state_decoder
@@ -266,6 +266,11 @@ def key_path(part: str) -> Path:
 
 
 def key_text(value: Json) -> str:
-    """Return a short text that is the same for equal values, and for 7 and "7". Long values are digested."""
+    """Return a short text that is the same for equal values, and for 7 and "7".
+
+    Long values are digested, and those that could be taken for a digest, or for a value with a tenant behind it.
+    """
     text = value if isinstance(value, str) else written(value)
-    return text if len(text) <= 64 else "#" + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
+    if len(text) <= 64 and text[:1] != "#" and RESERVED not in text:
+        return text
+    return "#" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
