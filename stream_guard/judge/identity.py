@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from hashlib import blake2b
+from math import isnan, nan
 from secrets import randbits
 from typing import Final
 
@@ -129,7 +130,7 @@ def canonical(value: Json) -> bytes:
         data = _encode_sorted(value)
         return data if _FLOAT not in data else _encode_sorted(_whole_numbers(value))
     except (OverflowError, ValueError, TypeError):  # an integer too large, half a surrogate pair
-        return _canonical_text(value)
+        return b"~" + _as_json(value, whole=True)
     except RecursionError:
         return _walked(value)
 
@@ -142,20 +143,30 @@ def written(value: Json) -> str:
         return canonical(value).hex()
 
 
-def _canonical_text(value: Json) -> bytes:
+def _as_json(value: object, *, whole: bool = False) -> bytes:
+    """Return a value that msgpack has no form for as JSON, with 5.0 as 5 where that is the same."""
     try:
-        return b"~" + json.dumps(value, sort_keys=True, default=repr).encode()
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, default=repr)
+        if whole:
+            text = json.dumps(json.loads(text, parse_float=_read_float), ensure_ascii=False)
+        return text.encode("utf-8", "surrogatepass")
     except (RecursionError, TypeError, ValueError):  # too deep, keys of several types, a value that holds itself
         return _walked(value)
 
 
+def _read_float(text: str) -> Json:
+    return _whole_numbers(float(text))
+
+
 def _whole_numbers(value: Json) -> Json:
-    """Return the value with 5.0 as 5: JSON has one sort of number."""
+    """Return the value with 5.0 as 5, and one NaN for all: JSON has one sort of number."""
     if isinstance(value, dict):
         return {key: _whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else nan if isnan(value) else value
+    return value
 
 
 def content_of(event: Event, timed: bool) -> bytes:
@@ -169,7 +180,7 @@ def content_of(event: Event, timed: bool) -> bytes:
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
-        return _walked(told)
+        return _as_json(told)
 
 
 def _told_exactly(event: Event) -> str:
@@ -204,17 +215,28 @@ def _walked(told: object) -> bytes:
     waiting: list[object] = [told]
     for item in waiting:  # grows while it is walked
         if isinstance(item, dict):
-            names = sorted(item, key=repr)
-            written.append(repr(("dict", *map(repr, names))))
+            names = sorted(item, key=_part)
+            written.append(repr(("dict", *map(_part, names))))
             waiting += [item[name] for name in names]
         elif isinstance(item, list | tuple):
             written.append(f"list {len(item)}")
             waiting += item
         else:
-            written.append(repr(item))
-        if len(written) >= _MOST_PARTS:  # of a value that holds itself
+            written.append(_part(item))
+        if len(written) >= _MOST_PARTS:  # it may hold itself: what is cut equals nothing
+            written.append(str(randbits(128)))
             break
     return "\n".join(written).encode("utf-8", "surrogatepass")
+
+
+def _part(item: object) -> str:
+    """Write what has no parts; whole numbers in hex, as Python writes none of more than 4300 digits otherwise."""
+    if isinstance(item, float) and item.is_integer():
+        item = int(item)
+    try:
+        return hex(item) if type(item) is int else repr(item)
+    except Exception:  # noqa: BLE001  # an in-process caller may pass anything
+        return f"{type(item).__name__} {randbits(128)}"
 
 
 class Occurrences:

@@ -18,7 +18,7 @@ from stream_guard.judge.arguments import Catalogue
 from stream_guard.judge.bound import NO_STATE, Address, BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import Sketch, sketch_number
-from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, first_attempt
+from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical, first_attempt
 from stream_guard.judge.json_values import json_equal
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, Objection, SessionEnd, resolved
@@ -123,7 +123,7 @@ def _can_be_kept(value: Json) -> bool:
     try:
         return len(_encode(value)) <= _EXCERPT_LIMIT
     except (OverflowError, ValueError):  # a whole number beyond 64 bits, half a surrogate pair: rows can hold them
-        return len(repr(value)) <= _EXCERPT_LIMIT
+        return len(canonical(value)) <= _EXCERPT_LIMIT
     except (TypeError, RecursionError):  # of callers in this process: what JSON does not have, or too deep
         return False
 
@@ -141,7 +141,7 @@ def is_large(value: Json) -> bool:
         if type(item) is str:
             left -= len(item)
         elif type(item) is dict:
-            left -= 64 * len(item) + sum(map(len, map(str, item)))
+            left -= 64 * len(item) + sum([len(name) for name in item if type(name) is str])
             waiting += item.values()
         elif isinstance(item, list):
             left -= 64 * len(item)
@@ -452,7 +452,7 @@ def size_of(event: Event) -> int:
     try:
         return len(_encode(event))
     except (TypeError, ValueError, OverflowError, RecursionError):  # an in-process caller may pass anything
-        return len(repr(event))
+        return len(canonical(msgspec.structs.asdict(event)))
 
 
 def number_of(address: Address) -> int:

@@ -9,8 +9,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_guard.judge.bound import key_text
 from stream_guard.judge.counts import Counts
-from stream_guard.judge.identity import content_digest, content_of
+from stream_guard.judge.identity import canonical, content_digest, content_of
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
@@ -180,3 +181,79 @@ def test_an_event_with_a_number_of_any_size_is_judged_and_known_again(amount: in
     assert stream.call("a", "pay", amount=amount) == ["a"]
     assert stream.call("a", "pay", amount=amount) == []
     assert stream.call("a", "pay", amount=amount + 1) != []
+
+
+@pytest.mark.parametrize("strange", [2**70, "\ud800", 1])
+def test_what_stands_behind_much_else_is_content_too(strange: object) -> None:
+    def call(command: str) -> ToolCall:
+        args: Any = {"pad": [0] * 100_001, "n": strange, "z": command}
+        return ToolCall(session_id="s", event_id="e", time=1.0, tool="sh", args=args)
+
+    assert content_digest(call("ls")) != content_digest(call("rm -rf /"))
+    assert content_digest(call("ls")) == content_digest(call("ls"))
+
+
+def test_what_holds_itself_equals_nothing() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    assert canonical(loop) != canonical(loop)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (10**22, 1e22),
+        (2**70, float(2**70)),
+        (["\ud800", 1], ["\ud800", 1.0]),
+        (-0.0, 0),
+        (float("nan"), -float("nan")),
+    ],
+)
+def test_equal_numbers_have_the_same_bytes(left: Any, right: Any) -> None:
+    assert canonical({"n": left}) == canonical({"n": right})
+    assert canonical({"n": 1}) != canonical({"n": True})
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_one_attempt_is_counted_once_whatever_is_stored_of_its_numbers(restart: bool) -> None:
+    stream = Stream()
+    block: Any = {"type": "tool_use", "id": "c", "name": "pay", "input": {"n": 2**70}}
+    turn = Turn(session_id="s", event_id="t", time=1.0, response={"content": [block], "stop_reason": "tool_use"})
+    call = ToolCall(session_id="s", event_id="e", time=1.0, tool="pay", call_id="c", args={"n": float(2**70)})
+    found = [*stream.table.feed(turn).findings]
+    if restart:
+        stream.restart()
+    found += stream.table.feed(call).findings
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("size", [4_000, 5_000])
+def test_whole_numbers_of_any_length_are_judged(size: int) -> None:
+    rule = "{id: k, kind: max_calls, params: {tool: pay, n: 1}, key: [session, args.n]}"
+    policy = load_policy(f"rules: [{rule}]", build_registry(), file="p.yaml")
+    judge = Judge(policy, mode="batch", store=MemoryStore())
+    found: list[Finding] = []
+    for number in range(3):
+        args: Any = {"n": 10**size, "of": {10**size: 1}}
+        time = 1e6 * number  # each waits for what shows that there was a pause
+        found += judge.feed(ToolCall(session_id="s", event_id=f"{number}", time=time, tool="pay", args=args)).findings
+        judge.commit()
+        found += judge.feed(ToolCall(session_id="s", time=time, tool="pay", call_id="2", args=args)).findings
+    assert len(found) == 3
+
+
+def test_no_value_of_a_key_is_taken_for_another() -> None:
+    long = "account-" + "9" * 80
+    names = [
+        long,
+        key_text(long),
+        f"#{xxhash.xxh3_128_hexdigest(long.encode())}",
+        "bob\0acme",
+        "bob",
+        "#",
+        "",
+        long + "9",
+    ]
+    texts = [key_text(name) for name in names]
+    assert len(set(texts)) == len(names)
+    assert not any("\0" in text or len(text) > 64 for text in texts)
