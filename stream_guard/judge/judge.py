@@ -185,10 +185,14 @@ class Judge:
             ids = session.lasting.ids
             content = content_digest(event, self._timed, ids.seed)
             if not ids.add(event_id, content, self._half_window):
-                if self._is_redelivered(event, session, content):
-                    self.counts.duplicate_events += 1
-                    return Judged(out) if out else _NOTHING
-                event = self._rename(event, session, content)
+                if not self._is_redelivered(event, session, content):
+                    event = self._rename(event, session, content)
+                else:
+                    known = self._find_counted(event, session, out)
+                    if known is None or known.opened.asked:
+                        self.counts.duplicate_events += 1
+                        return known or (Judged(out) if out else _NOTHING)
+                    event = replace(event, event_id=known.opened.event_id)  # told before, and asked about now
         counted: Counted | None = None
         if session.life is LIVE:
             counted = self._place(event, session, out)
@@ -742,7 +746,7 @@ class Judge:
         """
         attempt = replace(read_attempt(attempt), asked=True)
         out: Findings = []
-        counted = self._feed_now(attempt, out) or self._find_counted(attempt)
+        counted = self._feed_now(attempt, out)
         # A call that another policy judged may have been announced several times, and each may be taken for this one.
         while counted is None or counted.opened.objections is None:
             if counted is not None:
@@ -762,23 +766,17 @@ class Judge:
             return counted
         return self._release(session, inf, out, attempt) or counted
 
-    def _find_counted(self, attempt: ToolCall) -> Counted | None:
-        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments.
+    def _find_counted(self, event: Event, session: Session, out: Findings) -> Counted | None:
+        """Return the open call that was counted under the id of a question's event, with its tool and arguments.
 
         None where a gate gave its answer too long ago: nobody knows what has run since.
         """
-        session = self._touched.get(attempt.session_id)
-        if session is None:
+        if type(event) is not ToolCall or not event.asked:
             return None
         # Where another event had its id, it was counted under one that is made from its content.
-        renamed = replace(attempt, event_id=own_id(attempt, self._timed))
-        call = self._tracker.find_question(attempt, session) or self._tracker.find_question(renamed, session)
-        if call is None:
-            return None
-        asked_again = call.asked
-        if not asked_again:
-            call.note_question(attempt.event_id, attempt.time)
-        return Counted([], attempt, call, is_repeat=True, asked_again=asked_again)
+        renamed = replace(event, event_id=own_id(event, self._timed))
+        call = self._tracker.find_question(event, session) or self._tracker.find_question(renamed, session)
+        return None if call is None else Counted(out, event, call, is_repeat=True, asked_again=True)
 
     def note_answer(self, decision: GateDecision) -> None:
         """Take note of what the gate of this judge answered to a question."""

@@ -228,8 +228,8 @@ class Tracker:
                 self._report_lookalike(replace(call, tool=written), name, out)
 
     def find_question(self, attempt: ToolCall, session: Session) -> OpenCall | None:
-        """Return the open call that was counted under the id of the attempt's event, with its tool and arguments."""
-        for call in session.calls.by_id.get(attempt.call_id, ()):
+        """Return the latest open call counted under the id of the attempt's event, with its tool and arguments."""
+        for call in reversed(session.calls.by_id.get(attempt.call_id, ())):
             if call.event_id != attempt.event_id or (call.asked and not call.may_be_repeated(attempt.time)):
                 continue
             if call.same_call(attempt.tool, attempt.args, attempt.contested != ""):
@@ -563,9 +563,9 @@ def _match_event(
     ``whose`` it is, and that it was told ``after`` some time, must fit, or limits have counted it for somebody else.
     """
     unnamed = event.event_id[:1] == "~"
-    for call in reversed(_candidates(session, seen.call_id)):
+    for call in reversed(_candidates(session, seen.call_id, event.event_id)):
         same_id = seen.call_id != "" and call.call_id == seen.call_id
-        if not (same_id if call.in_event else call.in_block):
+        if not (same_id or call.event_id == event.event_id if call.in_event else call.in_block):
             continue
         if event.asked and not _may_be_asked(call, unnamed, whose, after):
             continue
@@ -593,7 +593,7 @@ def _completed(session: Session, call: OpenCall, seen: _Sighting) -> OpenCall:
     return call
 
 
-def _candidates(session: Session, call_id: str) -> list[OpenCall]:
+def _candidates(session: Session, call_id: str, event_id: str = "~") -> list[OpenCall]:
     """Return the open attempts that may be meant; those of the same id are last, and so are tried first."""
     by_id = session.calls.by_id
     same = by_id.get(call_id) if call_id else None
@@ -601,7 +601,7 @@ def _candidates(session: Session, call_id: str) -> list[OpenCall]:
         same = []
     elif len(by_id) == 1:
         return same
-    # Only those of the last turn, and of the moment before it: an old attempt that never ran stays its own.
+    # Only those of the last turn, the moment before it, or the event: an old attempt that never ran stays its own.
     recent = session.turns - 2
     if call_id:
         nameless = by_id.get("")
@@ -610,5 +610,5 @@ def _candidates(session: Session, call_id: str) -> list[OpenCall]:
         others: Iterable[Sequence[OpenCall]] = (nameless,)
     else:
         others = by_id.values()
-    near = [call for calls in others for call in calls if call.index >= recent]
+    near = [call for calls in others for call in calls if call.index >= recent or call.event_id == event_id]
     return [*reversed(near), *same] if near else same

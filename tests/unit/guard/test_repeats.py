@@ -215,6 +215,30 @@ def test_a_confirmation_is_as_old_as_it_is_when_the_announced_call_is_asked_abou
     assert asked.answer(mail("e2", "c2")) == [BLOCK]
 
 
+@pytest.mark.parametrize("call_id", ["c1", ""])
+@pytest.mark.parametrize(("later", "decided"), [(1, ALLOW), (600, BLOCK), (20_000, BLOCK)])
+def test_a_confirmation_is_as_old_as_it_is_when_the_told_event_is_asked_about(
+    call_id: str, later: float, decided: Action
+) -> None:
+    asked = Asked(FRESH_YES, CAP)
+    assert asked.answer(mail("e0", "c0", tool="confirm")) == [ALLOW]
+    asked.guard.observe(mail("e1", call_id))
+    for number in range(3):
+        asked.guard.observe(Turn(session_id="s", event_id=f"t{number}", response={"content": []}))
+    asked.now += later
+    assert asked.answer(mail("e1", call_id), mail("e1", call_id)) == [decided, decided]
+
+
+def test_a_told_event_of_a_limit_that_began_anew_is_asked_about_as_one_attempt() -> None:
+    asked = Asked({**CAP, "key": ["agent"]})
+    asked.guard.observe(mail("e1", agent="bot"))
+    for _ in range(3):  # the session goes on, and nobody hears of the agent
+        asked.now += 700
+        asked.guard.observe(UserMessage(session_id="s", text="go on"))
+    assert asked.answer(*[mail("e1", agent="bot")] * 3, mail("e2", "c2", agent="bot")) == [ALLOW] * 4
+    assert asked.answer(mail("e3", "c3", agent="bot")) == [BLOCK]
+
+
 def test_a_slow_run_of_announced_calls_counts_each_once() -> None:
     asked = Asked({**CAP, "params": {"tool": "mail", "n": 4}})
     announce(asked, *(f"c{number}" for number in range(4)))
