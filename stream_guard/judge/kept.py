@@ -277,8 +277,11 @@ class KeptSessions:
         return [*known, *filter(_is_session, stored)]
 
     def _packed(self, session: Session) -> bytes:
-        """Return the session as it is stored, without its oldest open calls where it is larger than it may be."""
+        """Return the session as it is stored, with less of its last event and open calls where that is too large."""
         blob, most = pack(session, self._engine), self._limits.max_session_bytes
+        if len(blob) > most:
+            session.shorten_last()
+            blob = pack(session, self._engine)
         while len(blob) > most and session.calls.count:
             self._counts.evictions["open_calls"] += session.calls.drop_older_half()
             blob = pack(session, self._engine)
@@ -300,7 +303,14 @@ class KeptSessions:
         """Close a session that cannot be written. What rules that stop knew of it is unevaluable if it comes back."""
         self._counts.evictions["session_bytes"] += 1
         self.unwritable.append(unwritable_finding(session, why))
-        self.forget(session)
+        if not self._is_shared:
+            self.forget(session)
+            return
+        # Another gate may be asked next, and it finds only what stands under the session's own name.
+        left = self.touched[session.id] = session.without_states()
+        if is_remembered(session, self._engine):
+            left.cut = self._engine.lasting
+        self.store.put(left.id, pack(left, self._engine), self._due(left))
 
     def _due(self, session: Session) -> float | None:
         """Return when the stored session is to be looked at, or, where others share it, when it is over."""

@@ -269,9 +269,7 @@ def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts:
     by_tag = engine.by_tag
     unreadable = _restore_slots(session, row, engine, counts)
     session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
-    session.cut = frozenset([by_tag[tag].number for tag in row.cut if tag in by_tag])
-    if unreadable:
-        session.cut |= engine.lasting & {by_tag[tag].number for tag in unreadable}
+    session.cut = engine.lasting & {by_tag[tag].number for tag in (*row.cut, *unreadable) if tag in by_tag}
     engine.restore(session)
 
 

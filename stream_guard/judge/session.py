@@ -433,6 +433,20 @@ class Session:
         self.last_agent = event.agent
         self.last_labels = event.labels
 
+    def shorten_last(self) -> None:
+        """Keep of the last event only what is short; the name of its part stays, as another one opens a part."""
+        if len(self.last_event_id) + len(self.last_run_id) + len(self.last_agent) > _EXCERPT_LIMIT:
+            self.last_event_id = self.last_run_id = self.last_agent = ""
+        labels = self.last_labels.items()
+        self.last_labels = {name: value for name, value in labels if len(name) + len(value) <= _EXCERPT_LIMIT}
+
+    def without_states(self) -> Session:
+        """Return the same session with nothing but its time, what conditions remember, and who lost states in it."""
+        left = Session(self.id)
+        left.now, left.life, left.memory = self.now, self.life, self.memory
+        left.cut_strangers = sorted({*self.cut_strangers, *[tag for tag, _, _ in self.strangers]})
+        return left
+
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
         """Return the end event. It carries the session, agent, run and labels of the last event."""
         return SessionEnd(

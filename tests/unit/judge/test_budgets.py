@@ -89,11 +89,25 @@ def test_a_session_that_is_too_large_forgets_its_oldest_open_calls_and_no_count(
     assert counts.merged_calls == 1  # the latest is still open
 
 
+def test_a_session_that_is_too_large_for_its_last_event_keeps_its_counts() -> None:
+    counts, store, out = Counts(), MemoryStore(), list[Finding]()
+    table = open_(PLAIN, counts, store, max_session_bytes=2000)
+    long: dict[str, Any] = {"run_id": "r" * 5000, "agent": "a" * 5000, "labels": {"short": "s", "long": "l" * 5000}}
+    for number in range(4):
+        out += table.feed(mail(number, 100.0 + number, **long)).findings
+        table.commit()
+        counts.sessions = 0
+        table = open_(PLAIN, counts, store, max_session_bytes=2000)
+    assert len(out) == 1
+    assert len(store.get("s") or b"") <= 2000
+    assert "session_bytes" not in counts.evictions
+
+
 def test_a_session_that_is_too_large_without_open_calls_is_closed_counted_and_told() -> None:
     counts, store, out = Counts(), MemoryStore(), list[Finding]()
     table = open_(PLAIN, counts, store, max_session_bytes=2000)
     for number in range(4):
-        out += table.feed(mail(number, 100.0 + number, run_id="r" * 5000)).findings
+        out += table.feed(mail(number, 100.0 + number, part="p" * 5000)).findings
     table.commit()
     counts.sessions = 0
     again = open_(PLAIN, counts, store, max_session_bytes=2000)

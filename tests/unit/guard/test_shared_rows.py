@@ -1,0 +1,58 @@
+"""Guards that share the rows of sessions, maybe under two policies while one of them is rolled out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import stream_guard as sg
+from stream_guard.guard.inline import Guard
+from stream_guard.judge.model import Action
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
+from stream_guard.settings import SessionLimits
+from stream_guard.storage.stores import MemoryStore
+
+REGISTRY = build_registry()
+TWICE = "{id: twice, kind: max_calls, params: {tool: pay, n: 2}, then: block}"
+OTHER = "{id: other, kind: max_calls, params: {tool: look, n: 2}, key: [session, args.order], then: block}"
+
+
+class Shared(MemoryStore):
+    """Rows that other gates read and write too: nothing of them is kept in memory."""
+
+    is_shared = True  # type: ignore[misc]
+
+    def deadlines(self) -> Any:
+        return iter(())
+
+
+class Gates:
+    """Gates over the same rows, each with its own policy, and one clock."""
+
+    def __init__(self, *policies: str, limits: SessionLimits | None = None) -> None:
+        self.now, self.store = 0.0, Shared()
+        loaded = [load_policy(f"rules: [{rules}]", REGISTRY, file="p.yaml") for rules in policies]
+        self.guards = [Guard(one, store=self.store, limits=limits, clock=lambda: self.now) for one in loaded]
+        self.asked = 0
+
+    def may(self, gate: int, tool: str = "pay", session: str = "s", **more: Any) -> bool:
+        self.asked += 1
+        call = sg.ToolCall(session_id=session, tool=tool, call_id=f"c{self.asked}", **{"args": {}, **more})
+        return self.guards[gate].check(call).action is Action.ALLOW
+
+
+@pytest.mark.parametrize("policy", [TWICE, OTHER])
+def test_what_a_session_knew_that_no_row_can_hold_is_in_doubt_at_every_gate(policy: str) -> None:
+    gates = Gates(TWICE, policy, TWICE, limits=SessionLimits(max_session_bytes=20_000))
+    assert [gates.may(0) for _ in range(3)] == [True, True, False]
+    gates.guards[1].observe(sg.UserMessage(session_id="s", text="hi", part="p" * 30_000))
+    assert gates.guards[1].counts.evictions["session_bytes"] == 1
+    assert len(gates.store.get("s") or b"") < 200
+    for gate in (2, 0, 2):
+        assert not gates.may(gate)
+    assert gates.may(1, "look"), "nothing of that was known"
+    assert gates.may(2, session="t")
+    gates.now += 1800
+    assert [gates.may(0) for _ in range(3)] == [True, True, False], "after its idle time it begins anew"
