@@ -82,7 +82,14 @@ def encode(value: Any) -> bytes:
     try:
         return _pack(value)
     except (OverflowError, ValueError):  # a whole number beyond 64 bits, half of a surrogate pair
-        return json.dumps(msgspec.to_builtins(value, str_keys=True)).encode()
+        return json.dumps(msgspec.to_builtins(value, str_keys=True, enc_hook=_packed)).encode()
+
+
+def _packed(value: object) -> bytes:
+    """Return what was packed before; TypeError for anything else that no encoder takes."""
+    if type(value) is not msgspec.Raw:
+        raise TypeError(f"no encoder takes {type(value).__name__}")
+    return bytes(value)
 
 
 def is_json(data: bytes) -> bool:

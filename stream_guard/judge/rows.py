@@ -1,6 +1,7 @@
 """A session as a row of a store, and back.
 
-Rows cannot fail whatever an event held: what msgpack has no form for is written as JSON (``json_values``).
+Rows cannot fail whatever an event held: what msgpack has no form for is written as JSON (``json_values``). States are
+msgpack in such a row too, each by itself, so that those of rules that only another gate has are never read into values.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _STATES: Final = 18  # where the states stand in a row
 _NO_KEY: Final[tuple[str, ...]] = ()
 _JOINED: Final = b"\xc1"  # msgpack never begins with it, so no row does
 _LENGTH: Final = struct.Struct("<I")
+_AS_JSON: Final = b"\xc9"  # how a state begins that is JSON inside msgpack: an extension, which no state has else
+_EXTENSION: Final = struct.Struct(">cIB")
 
 StoredName: TypeAlias = tuple[int, tuple[str, ...]]
 """Where a rule's slot stands in a stored session: the tag of the rule, and the values of its key."""
@@ -83,6 +86,7 @@ class StoredChanges(msgspec.Struct, array_like=True, gc=False):
     dropped: list[StoredName]  # states that are no longer there
 
 
+_encode_row: Final = msgspec.msgpack.Encoder().encode
 _decode_row: Final = msgspec.msgpack.Decoder(StoredSession).decode
 _decode_changes: Final = msgspec.msgpack.Decoder(StoredChanges).decode
 
@@ -129,7 +133,17 @@ def pack(session: Session, engine: Engine) -> bytes:
         lasting.told.stored(),
         _write_catalogue(lasting.catalogue),
     )
-    return encode(row)
+    try:
+        return _encode_row(row)
+    except (OverflowError, ValueError):
+        found.states[:] = [(tag, key, _packed_state(state)) for tag, key, state in found.states]
+        return encode(row)
+
+
+def _packed_state(state: State) -> msgspec.Raw:
+    """Return a state as msgpack, whatever it holds."""
+    data = encode([state])
+    return msgspec.Raw(_EXTENSION.pack(_AS_JSON, len(data), 0) + data if is_json(data) else data[1:])
 
 
 class _Slots(NamedTuple):
@@ -307,11 +321,12 @@ def _restore_slots(session: Session, row: StoredSession, engine: Engine, counts:
     return unreadable
 
 
-def _read_state(stored: Any, bound: BoundRule) -> State:
-    if type(stored) is msgspec.Raw:
-        return bound.decoder.decode(stored)
-    state: State = msgspec.convert(stored, bound.rule.state_type, str_keys=True)  # of a row that was written as JSON
-    return state
+def _read_state(stored: msgspec.Raw, bound: BoundRule) -> State:
+    data = bytes(stored)
+    if not data.startswith(_AS_JSON):
+        return bound.decoder.decode(data)
+    (state,) = json.loads(data[_EXTENSION.size :])
+    return msgspec.convert(state, bound.rule.state_type, str_keys=True)
 
 
 def read_row(value: bytes) -> StoredSession | None:
@@ -330,7 +345,8 @@ def _read_json(data: bytes) -> StoredSession:
     fields = json.loads(data)
     states, fields[_STATES] = fields[_STATES], []
     row = msgspec.convert(fields, StoredSession, str_keys=True)
-    row.states = [(tag, tuple(key), state) for tag, key, state in states]
+    for tag, key, state in msgspec.convert(states, list[tuple[int, tuple[str, ...], bytes]]):
+        row.states.append((tag, key, msgspec.Raw(state)))
     return row
 
 

@@ -16,6 +16,7 @@ from stream_guard.storage.stores import MemoryStore
 
 REGISTRY = build_registry()
 TWICE = "{id: twice, kind: max_calls, params: {tool: pay, n: 2}, then: block}"
+KEYED = "{id: keyed, kind: must_call_before, params: {first: ask, second: close, same_arg: id}, then: block}"
 OTHER = "{id: other, kind: max_calls, params: {tool: look, n: 2}, key: [session, args.order], then: block}"
 
 
@@ -56,3 +57,21 @@ def test_what_a_session_knew_that_no_row_can_hold_is_in_doubt_at_every_gate(poli
     assert gates.may(2, session="t")
     gates.now += 1800
     assert [gates.may(0) for _ in range(3)] == [True, True, False], "after its idle time it begins anew"
+
+
+@pytest.mark.parametrize("big", [7, 2**70, "\ud800"])
+@pytest.mark.parametrize("both", [False, True])
+def test_states_of_rules_that_only_another_gate_has_stay_in_any_row(big: object, *, both: bool) -> None:
+    gates = Gates(f"{TWICE}, {KEYED}" if both else TWICE, OTHER)
+    args = {"id": big, "order": big}
+    assert [gates.may(0), gates.may(0, "ask", args=args)] == [True, True]
+    assert gates.may(1, "look", args=args)
+    assert gates.may(1, "look", session="\ud800", args=args)
+    assert gates.may(0)
+    assert gates.may(1, "look", agent="a", args=args)
+    assert not gates.may(1, "look", args=args)
+    assert not gates.may(0)
+    assert gates.may(0, "close", args=args)
+    for guard in gates.guards:
+        assert not guard.counts.state_resets
+        assert not guard.counts.evictions
