@@ -33,8 +33,8 @@ def test_violation_exits_1_and_shows_the_evidence(tmp_path: Path) -> None:
     assert "CRITICAL forbid-tool-drop-table (event 0)" in done.stdout
     assert "not checked: Be friendly. (" in done.stdout
     lines = done.stdout.splitlines()
-    assert lines[1] == "  3 sentences demand something: 2 checked, 1 not checked"
-    assert lines[-1] == "  in all, 50% is kept of what is checked, which is 67% of what is demanded"
+    assert lines[1] == "  3 sentences demand something: 1 checked, 2 not checked"
+    assert lines[-1] == "  in all, 0% is kept of what is checked, which is 33% of what is demanded"
 
 
 def test_open_rule_exits_4_unless_that_is_accepted(tmp_path: Path) -> None:
