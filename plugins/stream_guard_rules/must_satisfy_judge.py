@@ -108,6 +108,10 @@ class MustSatisfyJudge(sg.Rule[MustSatisfyJudgeParams, MustSatisfyJudgeState]):
         ),
     )
 
+    def judges_responses(self) -> bool:
+        """Whether the judge is asked about responses; else it may be shown them."""
+        return self.params.at == "response"
+
     def on_user_message(self, message: sg.UserMessage, state: MustSatisfyJudgeState) -> None:
         """Remember what was said."""
         self._remember(message, state)

@@ -272,7 +272,9 @@ class Index:
         self.decisions = PlansByTool(*self._entries(GateDecision, None), None)
         self.results = PlansByTool(*self._entries(ToolResult, "tool_result"), "tool_result")
         self.ends = tuple(bound for bound in bounds if bound.end is not None)
-        self.listening = tuple(bound for bound in bounds if overrides(bound.rule, "on_turn"))  # to responses
+        # To responses: what was told without any left them nothing to judge.
+        listening = [bound for bound in bounds if overrides(bound.rule, "on_turn")]
+        self.listening = tuple(bound for bound in listening if bound.rule.judges_responses())
 
     def plan(self, event: Event) -> Plan | None:
         """Return the rules to run for an event of any kind."""

@@ -158,6 +158,10 @@ class Rule(Generic[P, S]):
         """Whether the arguments of a call may decide: those that come after the call was told of are judged then."""
         return "content" in self.needs()
 
+    def judges_responses(self) -> bool:
+        """Whether what ``on_turn`` reads decides; False: it only stands beside what is judged."""
+        return True
+
     def decided(self) -> Literal["never", "always"] | None:
         """Whether the params alone decide that the rule fires never, or in every session; None: events decide."""
         return None

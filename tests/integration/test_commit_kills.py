@@ -110,6 +110,10 @@ class Serving(Mode):
         if env is None:
             self.wait_until_told()
             process.send_signal(signal.SIGTERM)
+        while process.poll() is None:
+            Event().wait(0.1)
+            if env is not None:  # on a busy machine a client gives up before it has an answer
+                self.feed(f"http://127.0.0.1:{port}")
         return process.wait()
 
     def _wait_for(self, process: subprocess.Popen[Any], url: str) -> None:

@@ -84,12 +84,13 @@ def test_an_address_that_lets_nobody_in_is_an_error_without_the_password(postgre
 
 def test_a_history_of_the_version_before_is_brought_up_to_date(postgres: Server, world: World) -> None:
     world.gate().check(call("drop", {"n": 1}))
+    before = world.database.read("SELECT attempt, record FROM sg_rulings")
     with world.database.transaction() as statements:
-        statements.run("DELETE FROM sg_alerts")
-        statements.run("UPDATE sg_history SET version = 1")
+        statements.run("UPDATE sg_history SET version = 2")
+        statements.run("ALTER TABLE sg_rulings DROP COLUMN record")
     opened = open_database(postgres.address)
     assert opened.read("SELECT version FROM sg_history") == [(database.VERSION,)]
-    assert opened.read("SELECT count(*) FROM sg_alerts") == [(1,)]
+    assert opened.read("SELECT attempt, record FROM sg_rulings") == before
     assert audit.verify(opened).problems == ()
     opened.close()
 

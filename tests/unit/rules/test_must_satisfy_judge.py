@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 import stream_guard as sg
-from stream_guard.judge.content import NO_CONTENT, NO_RESPONSES
+from stream_guard.judge.content import NO_CONTENT
 from stream_guard.judge.ports import Answer
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -112,7 +112,7 @@ def test_content_that_was_not_captured_cannot_be_judged() -> None:
     [call] = events([{"call": "refund", "args": None}])
     counts = sg.Counts()
     sg.evaluate([msgspec.structs.replace(call, captured=False)], one_rule_policy(KIND, REFUNDS), counts=counts)
-    assert dict(counts.lacking) == {("rule", NO_CONTENT): 1, ("rule", NO_RESPONSES): 1}
+    assert dict(counts.lacking) == {("rule", NO_CONTENT): 1}
 
 
 @pytest.mark.parametrize("extra", ["set_labels: {seen: yes}", "then: modify\n    modify: [{path: amount, cap: 5}]"])
