@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import inf
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -119,7 +119,7 @@ def pack(session: Session, engine: Engine) -> bytes:
         _list_calls(session, engine),
         found.states,
         found.opened,
-        sorted([bounds[number].tag for number in session.unevaluable]),
+        sorted([bounds[number].tag for number in session.unevaluable] + session.unevaluable_strangers),
         found.cooldowns,
         found.holds,
         [] if session.waiting is None else session.waiting.events,
@@ -154,11 +154,24 @@ class _Slots(NamedTuple):
     cooldowns: list[tuple[int, tuple[str, ...], float, int]]
     holds: list[tuple[int, tuple[str, ...], float]]
 
+    def add_marks(self, tag: int, key: tuple[str, ...], slot: Slot) -> None:
+        """Add what a slot remembers beside its state."""
+        if slot.opened:
+            self.opened.append((tag, key))
+        if slot.last is not None:
+            self.cooldowns.append((tag, key, slot.last, slot.suppressed))
+        if slot.since is not None:
+            self.holds.append((tag, key, slot.since))
+
 
 def _list_slots(session: Session, engine: Engine) -> _Slots:
     """Return what slots have seen: states that differ from their rule's default, and of keys all, in order of use."""
     bounds, marks = engine.bounds, engine.marks_slots
-    found = _Slots(list(session.strangers), [], [], [])
+    found = _Slots([], [], [], [])
+    for (tag, key), slot in session.strangers.items():
+        if slot.state is not NO_STATE:
+            found.states.append((tag, key, slot.state))
+        found.add_marks(tag, key, slot)
     for address, slot in session.slots.items():
         if isinstance(address, int):  # nearly all; one that has seen nothing costs a comparison and no more
             bound = bounds[address]
@@ -168,14 +181,8 @@ def _list_slots(session: Session, engine: Engine) -> _Slots:
         else:
             tag, key = bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
             found.states.append((tag, key, slot.state))
-        if not marks:
-            continue
-        if slot.opened:
-            found.opened.append((tag, key))
-        if slot.last is not None:
-            found.cooldowns.append((tag, key, slot.last, slot.suppressed))
-        if slot.since is not None:
-            found.holds.append((tag, key, slot.since))
+        if marks:
+            found.add_marks(tag, key, slot)
     return found
 
 
@@ -263,50 +270,53 @@ def unpack(
     if row.forgotten:
         session.forgotten = Sketch(bytearray(row.forgotten))
     if keep_strangers:
-        _take_strangers(session, row, engine)
-    _restore_rules(session, row, engine, counts)
+        session.cut_strangers = [tag for tag in row.cut if tag not in engine.by_tag]
+        session.unevaluable_strangers = [tag for tag in row.unevaluable if tag not in engine.by_tag]
+    _restore_rules(session, row, engine, counts, most_strangers=engine.max_states if keep_strangers else 0)
     return session
 
 
-def _take_strangers(session: Session, row: StoredSession, engine: Engine) -> None:
-    """Take the states of rules that this policy does not have out of a row; beyond the limit they are dropped."""
+def _restore_rules(
+    session: Session, row: StoredSession, engine: Engine, counts: Counts, *, most_strangers: int
+) -> None:
     by_tag = engine.by_tag
-    others: list[tuple[int, tuple[str, ...], msgspec.Raw]] = []
-    for named in row.states:
-        strange = named[0] not in by_tag and len(session.strangers) < engine.max_states
-        (session.strangers if strange else others).append(named)
-    row.states = others
-    session.cut_strangers = [tag for tag in row.cut if tag not in by_tag]
-
-
-def _restore_rules(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> None:
-    by_tag = engine.by_tag
-    unreadable = _restore_slots(session, row, engine, counts)
+    unreadable = _restore_slots(session, row, engine, counts, most_strangers)
     session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
     session.cut = engine.lasting & {by_tag[tag].number for tag in (*row.cut, *unreadable) if tag in by_tag}
     engine.restore(session)
 
 
-def _restore_slots(session: Session, row: StoredSession, engine: Engine, counts: Counts) -> list[int]:
-    """Fill the slots of a session from its row; return the tags of rules whose states cannot be read."""
-    by_tag, slots = engine.by_tag, session.slots
-
-    def slot_at(tag: int, key: tuple[str, ...]) -> Slot:
-        bound = by_tag.get(tag)
-        if bound is None:
+def _slot_at(
+    session: Session, by_tag: dict[int, BoundRule], most_strangers: int, tag: int, key: tuple[str, ...]
+) -> Slot:
+    """Return the slot of a name in a row; a new one where there is none yet."""
+    bound = by_tag.get(tag)
+    if bound is None:
+        if (tag, key) not in session.strangers and len(session.strangers) >= most_strangers:
             return Slot(NO_STATE)  # of a rule that is gone
-        address: Address = (bound.number, *key) if key else bound.number
-        slot = slots.get(address)
-        if slot is None:
-            slot = slots[address] = Slot(bound.new_state())
-        return slot
+        return session.strangers.setdefault((tag, key), Slot(NO_STATE))
+    address: Address = (bound.number, *key) if key else bound.number
+    slot = session.slots.get(address)
+    if slot is None:
+        slot = session.slots[address] = Slot(bound.new_state())
+    return slot
 
+
+def _restore_slots(
+    session: Session, row: StoredSession, engine: Engine, counts: Counts, most_strangers: int
+) -> list[int]:
+    """Fill the slots of a session from its row; return the tags of rules whose states cannot be read."""
+    by_tag, strangers = engine.by_tag, session.strangers
+    slot_at = partial(_slot_at, session, by_tag, most_strangers)
     unreadable: list[int] = []
     for tag, key, raw in row.states:
         bound = by_tag.get(tag)
         try:
             if bound is not None:
                 slot_at(tag, key).state = _read_state(raw, bound)
+                continue
+            if len(strangers) < most_strangers:
+                slot_at(tag, key).state = raw
                 continue
         except (ValueError, msgspec.MsgspecError):
             unreadable.append(tag)

@@ -360,6 +360,7 @@ class Session:
         "turns",
         "twinned",
         "unevaluable",
+        "unevaluable_strangers",
         "waiting",
     )
 
@@ -398,8 +399,9 @@ class Session:
         self.scheduled = inf  # its earliest entry among the deadlines
         # Of a value of a key: its life before a pause that the shared clock has not passed yet.
         self.earlier: Session | None = None
-        # States of rules that this policy does not have, as they are stored: another gate judges by them.
-        self.strangers: list[tuple[int, tuple[str, ...], Any]] = []
+        # Slots of rules that this policy does not have, with states as they are stored: another gate judges by them.
+        self.strangers: dict[tuple[int, tuple[str, ...]], Slot] = {}
+        self.unevaluable_strangers: list[int] = []  # tags of such rules that could not judge an event
         self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
 
     @property
@@ -444,7 +446,7 @@ class Session:
         """Return the same session with nothing but its time, what conditions remember, and who lost states in it."""
         left = Session(self.id)
         left.now, left.life, left.memory = self.now, self.life, self.memory
-        left.cut_strangers = sorted({*self.cut_strangers, *[tag for tag, _, _ in self.strangers]})
+        left.cut_strangers = sorted({*self.cut_strangers, *[tag for tag, _ in self.strangers]})
         return left
 
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:

@@ -17,6 +17,8 @@ from stream_guard.storage.stores import MemoryStore
 REGISTRY = build_registry()
 TWICE = "{id: twice, kind: max_calls, params: {tool: pay, n: 2}, then: block}"
 KEYED = "{id: keyed, kind: must_call_before, params: {first: ask, second: close, same_arg: id}, then: block}"
+HELD = "{id: held, kind: max_calls, params: {tool: pay, n: 0}, for: 10s, then: block}"
+ONCE = "{id: once, kind: max_calls, params: {tool: look, n: 0}, cooldown: 1h}"
 OTHER = "{id: other, kind: max_calls, params: {tool: look, n: 2}, key: [session, args.order], then: block}"
 
 
@@ -75,3 +77,15 @@ def test_states_of_rules_that_only_another_gate_has_stay_in_any_row(big: object,
     for guard in gates.guards:
         assert not guard.counts.state_resets
         assert not guard.counts.evictions
+
+
+def test_what_rules_hold_beside_states_stays_where_another_gate_lacks_them() -> None:
+    gates = Gates(f"{HELD}, {ONCE}", OTHER)
+    answers, told = [], 0
+    for number in range(5):
+        answers.append(gates.may(0))
+        told += len(gates.guards[0].observe(sg.ToolCall(session_id="s", tool="look", call_id=f"l{number}", args={})))
+        assert gates.may(1, "other")
+        gates.now += 6
+    assert answers == [True, True, False, False, False]
+    assert told == 1
