@@ -235,13 +235,13 @@ class Engine:
         saved = encode(state) if bound.suspect and not bound.stateless else b""
         try:
             verdict = handle(event, state)
+            if bound.timer is not None:
+                self._slots.set_timer(bound, address, state, key_state)
         except Exception as error:  # noqa: BLE001  # ADR 0007
             if bound.suspect and not bound.stateless:
                 slot.state = decode(saved, type(state))
             self._fail(bound, error, evaluation)
             return
-        if bound.timer is not None:
-            self._slots.set_timer(bound, address, state, key_state)
         hit = self._settle(bound, verdict, event, evaluation, doubt, asked=inside)
         if key_state.forgotten is not None and inside and not isinstance(verdict, Unsure):
             hit = self._doubt_state(bound, handle, address, event, evaluation, hit)
@@ -342,10 +342,14 @@ class Engine:
         """
         if not bound.recalls or not self._slots.is_forgotten(bound, address, evaluation.key_state):
             return hit
-        if hit is None:
-            is_unknown = type(event) is ToolCall and bound.rule.rests_on_memory(event)
-        else:
-            is_unknown = not bound.stateless and isinstance(handle(event, bound.new_state()), Hit)
+        try:
+            if hit is None:
+                is_unknown = type(event) is ToolCall and bound.rule.rests_on_memory(event)
+            else:
+                is_unknown = not bound.stateless and isinstance(handle(event, bound.new_state()), Hit)
+        except Exception as error:  # noqa: BLE001  # ADR 0007
+            self._fail(bound, error, evaluation)
+            return hit
         if is_unknown:
             self._reporter.count_unevaluable(bound, evaluation, FORGOTTEN)
         return None if is_unknown else hit
@@ -357,7 +361,11 @@ class Engine:
         for bound in plan.rules:
             if bound.number not in key_state.cut or bound.number in objecting:
                 continue
-            if not bound.recalls or not bound.rule.rests_on_memory(call):
+            try:
+                if not bound.recalls or not bound.rule.rests_on_memory(call):
+                    continue
+            except Exception as error:  # noqa: BLE001  # ADR 0007
+                self._fail(bound, error, evaluation)
                 continue
             is_addressed = bound.key is None or bound.key(call) is not None
             if is_addressed and has_text(bound, call) and may_be_asked(bound, call, key_state.turns, evaluation.memory):
@@ -393,10 +401,10 @@ class Engine:
             evaluation = Evaluation(None, key_state, key_state.memory, out)
             try:
                 hit = bound.rule.on_deadline(deadline, state)
+                self._slots.set_timer(bound, address, state, key_state)
             except Exception as error:  # noqa: BLE001  # ADR 0007
                 self._fail(bound, error, evaluation)
                 continue
-            self._slots.set_timer(bound, address, state, key_state)
             # A deadline that does not move forward would be called for ever.
             if address in timers and timers[address] <= deadline:
                 del timers[address]

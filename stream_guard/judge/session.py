@@ -558,7 +558,10 @@ class RuleSlots:
         for address, slot in session.slots.items():
             bound = self._bounds[number_of(address)]
             if bound.timer is not None:
-                self.set_timer(bound, address, slot.state, session)
+                try:
+                    self.set_timer(bound, address, slot.state, session)
+                except Exception:  # noqa: BLE001  # ADR 0007: the rule's next event tells of it
+                    self._counts.rule_errors[bound.number] += 1
 
 
 def state_at(bound: BoundRule, slot: Slot | None) -> State:

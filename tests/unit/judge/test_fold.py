@@ -14,6 +14,7 @@ from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import Finding
 from stream_guard.judge.spec import Policy
 from stream_guard.running.batch import evaluate
+from stream_guard.settings import SessionLimits
 from stream_guard.storage.stores import MemoryStore
 from stream_guard.testing import events, find, one_rule_policy, rule_spec, run_rule
 
@@ -66,6 +67,24 @@ class Fragile(sg.Rule[sg.Params, Calls]):
         if call.tool == "bad":
             raise RuntimeError("token sk-secret")
         return sg.Hit(f"{call.tool} {state.count}")
+
+
+class Doubtful(sg.Rule[sg.Params, Calls]):
+    """Whether it is due, or rests on what it remembers, breaks the rule once a call has come."""
+
+    kind = "doubtful"
+
+    def on_tool_call(self, call: sg.ToolCall, state: Calls) -> None:
+        state.count += 1
+
+    def needs(self) -> frozenset[sg.Need]:
+        return frozenset(("clock",))
+
+    def deadline(self, state: Calls) -> float | None:
+        return 1 / 0 if state.count else None
+
+    def rests_on_memory(self, call: sg.ToolCall) -> bool:
+        raise KeyError(call.tool)
 
 
 def said(trace: Sequence[Any], **engine: Any) -> list[str]:
@@ -207,6 +226,31 @@ def test_a_rule_that_raises_skips_the_event_and_says_so_once() -> None:
     assert [finding.kind for _, finding in placed] == ["fragile", "rule_error", "fragile", "fragile"]
     assert counts.rule_errors[0] == 2
     assert "RuntimeError" in placed[1][1].detail
+
+
+def test_a_rule_whose_deadline_raises_ends_no_run_and_no_restart() -> None:
+    store, counts = MemoryStore(), Counts()
+    policy = one_rule_policy(Doubtful, {})
+    kinds = []
+    for number in range(3):
+        judge = Judge(policy, mode="stream", store=store, counts=counts)
+        found = judge.feed(sg.ToolCall(session_id="s", event_id=f"e{number}", time=float(number), tool="a")).findings
+        kinds.append([finding.kind for finding in found])
+        judge.commit()
+    assert kinds == [["rule_error"]] * 3  # each judge tells of it once
+    assert counts.rule_errors[0] == 5  # at three events, and when the state was read again
+
+
+@pytest.mark.parametrize("key", [("session",), ("session", "tool")])
+def test_a_rule_that_cannot_say_what_it_rests_on_ends_no_gate(key: tuple[str, ...]) -> None:
+    kind = type("Unsure", (Doubtful,), {"__doc__": Doubtful.__doc__, "needs": sg.Rule.needs})
+    policy = one_rule_policy(kind, {}, key=key, then=sg.Action.BLOCK, on_error="closed")
+    guard = sg.Guard(policy, limits=SessionLimits(max_live=4, max_states=2))
+    for number in range(9):
+        assert guard.check(sg.ToolCall(session_id="s", tool=f"t{number}")).action is sg.Action.ALLOW
+    for number in range(4 * (key == ("session",))):
+        guard.check(sg.ToolCall(session_id=f"s{number}", tool="t"))
+    assert "could not judge" in guard.check(sg.ToolCall(session_id="s", tool="t1")).reason
 
 
 def test_after_its_first_error_a_rule_is_rolled_back_on_the_next() -> None:
