@@ -238,11 +238,13 @@ class KeptSessions:
         self.drop(session)
 
     def expire_forgotten(self, now: float) -> None:
-        """Let forgotten sessions that were silent for their idle time be like any other from now on."""
-        self.forgotten.expired = now - self._idle
+        """Let forgotten sessions that were silent for longer than any rule looks back be like any other from now on."""
+        longest = max([self._idle, *[group.memory for group in self._engine.cross_session]])
+        self.forgotten.expired = now - longest
 
     def _is_forgotten(self, session_id: str, event: Event) -> bool:
-        return self.forgotten.has(self._share_of(session_id), session_id, event.time, self._idle)
+        idle = self._engine.idle_of(session_id)
+        return self.forgotten.has(self._share_of(session_id), session_id, event.time, idle)
 
     def _share_of(self, session_id: str) -> str:
         return "" if self.shares is None else share_of(session_id)

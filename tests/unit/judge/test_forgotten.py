@@ -128,6 +128,20 @@ def test_a_key_across_sessions_is_not_begun_anew_by_eviction() -> None:
     assert desk.may("s9", user="new")
 
 
+def test_a_window_of_a_key_is_not_begun_anew_by_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forgotten, "_FULL", 3)  # so that sketches whose ids are over are dropped meanwhile
+    window = "{tool: mail, measure: count, over: 2, window_seconds: 7200}"
+    by_user = f"{{id: cap, kind: max_aggregate, params: {window}, key: [labels.user], then: block}}"
+    desk = Desk(policy_of(by_user))
+    assert [desk.may(f"s{number}") for number in range(3)] == [True, True, False]
+    desk.flood(20, tool="mail")
+    desk.now += IDLE
+    desk.flood(20, tool="mail")
+    assert not desk.may("s9"), "the window is longer than the idle time"
+    desk.now += 7200
+    assert desk.may("s9")
+
+
 def test_values_of_a_key_are_within_the_limit_however_few_sessions_bring_them() -> None:
     desk = Desk(policy_of(BY_USER))
     for number in range(100):
