@@ -184,12 +184,15 @@ class KeptSessions:
         if self.shares is not None:
             named = next((name for name in self.shares.largest(needed[0]) if name not in needed), None)
             return None if named is None else self.find(named)
-        while (session_id := self.deadlines.pop()) is not None:
+        while (due := self.deadlines.first()) < inf and (session_id := self.deadlines.pop()) is not None:
             oldest = self.find(session_id)
-            if oldest is not None:
-                oldest.scheduled = inf
-                if session_id not in needed:
-                    return oldest
+            if oldest is None:
+                continue  # it has ended since
+            oldest.scheduled = inf
+            if self.deadline(oldest) > due:  # it has gone on since
+                self.schedule(oldest)
+            elif session_id not in needed:
+                return oldest
         return self._first_loaded(needed)
 
     def _first_loaded(self, needed: tuple[str, str]) -> Session | None:

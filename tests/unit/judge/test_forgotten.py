@@ -202,6 +202,17 @@ def test_a_rule_that_waits_for_something_stops_as_it_would() -> None:
     assert desk.may("victim")  # what it waits for has come
 
 
+def test_for_want_of_room_the_session_that_is_silent_for_longest_is_closed() -> None:
+    owed = policy_of("{id: owed, kind: must_call, params: {tool: report}}")
+    table = Judge(owed, SessionLimits(max_live=3), mode="stream")
+    told = ["busy", "silent", "later", *["busy"] * 20, "new"]
+    found: list[Finding] = []
+    for number, session in enumerate(told):
+        call = ToolCall(session_id=session, event_id=f"e{number}", time=1000.0 + number, tool="look")
+        found += table.feed(call).findings
+    assert [finding.session_id for finding in found] == ["silent"]
+
+
 def test_a_tenants_flood_evicts_its_own_sessions_first() -> None:
     desk = Desk(policy_of(CAP, by_tenant=True))
     assert [desk.may(name, tenant="b") for name in ("v", "w", "v")] == [True] * 3
