@@ -23,31 +23,40 @@ _SPARE: Final = 16  # the part of the in-memory limit that is made free at a tim
 
 
 class Deadlines:
-    """Deadlines with the ids of their sessions, the earliest first; of the same time, in the order of the ids."""
+    """The next deadline of each session, the earliest first; of the same time, in the order of the ids."""
 
-    __slots__ = ("_heap",)
+    __slots__ = ("_heap", "_next")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, str]] = []
+        self._heap: list[tuple[float, str]] = []  # with some that earlier ones have taken the place of
+        self._next: dict[str, float] = {}
 
     def first(self) -> float:
         """Return the earliest deadline; infinity when there is none."""
-        return self._heap[0][0] if self._heap else inf
+        heap = self._heap
+        while heap and self._next.get(heap[0][1]) != heap[0][0]:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else inf
 
     def push(self, deadline: float, session_id: str) -> None:
-        """Add a deadline. A session may have several."""
-        heapq.heappush(self._heap, (deadline, session_id))
+        """Let a session have this deadline, unless it has an earlier one."""
+        if deadline < self._next.get(session_id, inf):
+            self._next[session_id] = deadline
+            heapq.heappush(self._heap, (deadline, session_id))
 
     def pop(self, until: float = inf) -> str | None:
         """Take the earliest deadline away and return whose it was; None when it is after ``until``."""
-        if not self._heap or self._heap[0][0] > until:
+        if self.first() > until or not self._heap:
             return None
-        return heapq.heappop(self._heap)[1]
+        session_id = heapq.heappop(self._heap)[1]
+        del self._next[session_id]
+        return session_id
 
     def bring_forward(self, seconds: float) -> None:
         """Let all deadlines be that much earlier."""
-        self._heap = [(deadline - seconds, session_id) for deadline, session_id in self._heap]
-        heapq.heapify(self._heap)  # two that were apart by less than a rounding are of the same time now
+        self._next = {session_id: deadline - seconds for session_id, deadline in self._next.items()}
+        self._heap = [(deadline, session_id) for session_id, deadline in self._next.items()]
+        heapq.heapify(self._heap)
 
 
 class TenantShares:
@@ -257,7 +266,7 @@ class KeptSessions:
         deadline = self.deadline(session)
         if deadline < session.scheduled:
             session.scheduled = deadline
-            self.deadlines.push(deadline, session.id)
+            self.deadlines.push(deadline, session.id)  # one that was read from the store has its own there already
             self.next_due = min(self.next_due, deadline)
 
     def deadline(self, session: Session) -> float:

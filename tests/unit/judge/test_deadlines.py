@@ -8,7 +8,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream_guard.judge.judge import Judge
 from stream_guard.judge.kept import Deadlines
+from stream_guard.judge.limits import Limits
+from stream_guard.judge.model import ToolCall
+from stream_guard.policy.load import load_policy
+from stream_guard.registry import build_registry
 
 TIMES = st.one_of(st.integers(0, 9).map(float), st.floats(allow_nan=False))
 STEPS = st.one_of(
@@ -20,18 +25,31 @@ STEPS = st.one_of(
 
 @given(st.lists(STEPS, max_size=200))
 def test_the_earliest_comes_first_whatever_was_pushed(steps: list[tuple[Any, ...]]) -> None:
-    deadlines, sorted_list = Deadlines(), list[tuple[float, str]]()
+    deadlines, known = Deadlines(), dict[str, float]()
     for name, *values in steps:
         if name == "push":
-            sorted_list.append((values[0], values[1]))
-            deadlines.push(*values)
+            time, whose = values
+            if time < known.get(whose, inf):
+                known[whose] = time
+            deadlines.push(time, whose)
         elif name == "bring_forward":
-            sorted_list = [(time - values[0], whose) for time, whose in sorted_list]
+            known = {whose: time - values[0] for whose, time in known.items()}
             deadlines.bring_forward(*values)
         else:
-            due = [one for one in sorted_list if one[0] <= values[0]]
-            if due:
-                sorted_list.remove(min(due))
-            assert deadlines.pop(*values) == (min(due)[1] if due else None)
-        sorted_list.sort()
-        assert deadlines.first() == (sorted_list[0][0] if sorted_list else inf)
+            due = [(time, whose) for whose, time in known.items() if time <= values[0]]
+            earliest = min(due)[1] if due else None
+            assert deadlines.pop(*values) == earliest
+            if earliest is not None:
+                del known[earliest]
+        assert deadlines.first() == min(known.values(), default=inf)
+
+
+def test_a_session_that_is_read_again_and_again_has_one_deadline() -> None:
+    rule = "{id: r, kind: max_calls, params: {tool: pay, n: 9}}"
+    judge = Judge(load_policy(f"rules: [{rule}]", build_registry(), file="p.yaml"), Limits(in_memory=1), mode="stream")
+    for number in range(60):
+        judge.feed(ToolCall(session_id=f"s{number % 3}", event_id=f"e{number}", time=1000.0 + number, tool="look"))
+        judge.commit()
+    deadlines = judge._kept.deadlines
+    assert sum(deadlines.pop() is not None for _ in range(60)) == 3
+    assert judge.counts.sessions == 3
