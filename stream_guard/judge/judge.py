@@ -553,7 +553,7 @@ class Judge:
         """
         out: Findings = []
         self.found = out
-        self._advance(time, out)
+        self._advance(max(time, self.clock.now), out)
         return out
 
     def _advance(self, watermark: float, out: Findings) -> None:

@@ -215,3 +215,10 @@ def test_a_first_stamp_that_nobody_believes_leaves_the_clock_finite(stamps: list
         tool = "look" if number else "open"
         judge.feed(ToolCall(session_id="s", event_id=f"e{number}", time=time, tool=tool))
     assert [(finding.at, finding.time) for finding in judge.end()] == [("deadline", counted_from + 20)]
+
+
+def test_time_that_passes_sets_no_clock_back() -> None:
+    stream = Stream()
+    stream.table.advance(2000.0)
+    stream.table.advance(10.0)
+    assert stream.table.watermark == 2000.0
