@@ -371,7 +371,7 @@ def by_key(bounds: Sequence[BoundRule], *, by_tenant: bool) -> Iterator[CrossSes
 
 
 class LateQuestions:
-    """Of rules that stop: those that judge a call otherwise a while later, and what their keys tell callers by."""
+    """Of rules that stop: those that judge a call otherwise a while later. Of all: what their keys tell callers by."""
 
     def __init__(self, active: Sequence[BoundRule], *, by_tenant: bool) -> None:
         stopping = [bound for bound in active if bound.spec.stops]
@@ -379,6 +379,8 @@ class LateQuestions:
         self.local = Index([bound for bound in timed if "session" in bound.spec.key])
         self.across = tuple(by_key(timed, by_tenant=by_tenant))
         parts = {part: None for bound in stopping for part in _caller_parts(bound.spec)}
+        self._stopping = len(parts)  # the first are of rules that stop
+        parts |= {part: None for bound in active for part in _caller_parts(bound.spec)}
         self._paths = [key_path(part) for part in parts]
 
     @property
@@ -390,6 +392,14 @@ class LateQuestions:
         """Return the values by which keys tell one caller's events from another's."""
         found = [path.find(event) for path in self._paths]
         return tuple(["" if value is MISSING or value is None else key_text(value) for value in found])
+
+    def may_ask(self, known: tuple[str, ...], whose: tuple[str, ...]) -> bool:
+        """Whether a question may be about an attempt: rules that stop have counted it for the same caller."""
+        return known[: self._stopping] == whose[: self._stopping]
+
+    def are_two(self, known: tuple[str, ...], whose: tuple[str, ...]) -> bool:
+        """Whether a key tells the callers of two events apart. Who is not named may be either."""
+        return any(one != other and one and other for one, other in zip(known, whose, strict=False))
 
 
 def _caller_parts(spec: RuleSpec) -> list[str]:

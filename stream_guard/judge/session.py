@@ -170,7 +170,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     objections: tuple[Objection, ...] | None = None
     asked: bool = False  # a gate was asked about it
     since: float | None = None  # when it was told or asked about, or allowed after a refusal
-    whose: tuple[str, ...] = ()  # the values of whoever told of it first, by which keys of rules that stop count it
+    whose: tuple[str, ...] = ()  # the values of whoever told of it first, by which keys of rules count it
     before: int = 0  # how many attempts with its id, tool and arguments its session had before
     lacks_args: bool = False  # what told of it left its arguments out
     contested: bool = False  # common readers differ on what its arguments are

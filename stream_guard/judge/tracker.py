@@ -18,7 +18,7 @@ from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import Findings, Objections, contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
 from stream_guard.judge.identity import count_attempt, derived_id
-from stream_guard.judge.index import CrossSessionRules, Plan
+from stream_guard.judge.index import CrossSessionRules, LateQuestions, Plan
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import (
     CONTESTED,
@@ -263,7 +263,7 @@ class Tracker:
         if may_be_known:
             seen = _Sighting(call_id, tool, call.args, call.contested)
             after = call.time - self._idle if call.asked and call.time is not None else -inf
-            known = _match_event(session, call, seen, self._leniency(plan), whose, after)
+            known = _match_event(session, call, seen, self._leniency(plan), self._late, whose, after)
             if known is not None:
                 self._merge(known, call.args)
                 asked_again = call.asked and known.asked
@@ -553,13 +553,20 @@ def _match_block(session: Session, seen: _Sighting, leniency: _Leniency) -> Open
 
 
 def _match_event(
-    session: Session, event: ToolCall, seen: _Sighting, leniency: _Leniency, whose: tuple[str, ...], after: float
+    session: Session,
+    event: ToolCall,
+    seen: _Sighting,
+    leniency: _Leniency,
+    late: LateQuestions,
+    whose: tuple[str, ...],
+    after: float,
 ) -> OpenCall | None:
     """Return the open attempt that an event reports again, or None.
 
     That is an attempt that a block announced and no event reported yet, or one that another event of the same id
-    reported. Without ids, two events are two attempts. A question is about an attempt that nobody asked about yet; the
-    judge knows a question again by its event id. One without such an id is asked again only where the answer was no.
+    reported for the same caller. Without ids, two events are two attempts. A question is about an attempt that nobody
+    asked about yet; the judge knows a question again by its event id. One without such an id is asked again only where
+    the answer was no.
     ``whose`` it is, and that it was told ``after`` some time, must fit, or limits have counted it for somebody else.
     """
     unnamed = event.event_id[:1] == "~"
@@ -567,7 +574,10 @@ def _match_event(
         same_id = seen.call_id != "" and call.call_id == seen.call_id
         if not (same_id or call.event_id == event.event_id if call.in_event else call.in_block):
             continue
-        if event.asked and not _may_be_asked(call, unnamed, whose, after):
+        if event.asked:
+            if not _may_be_asked(call, unnamed, late.may_ask(call.whose, whose), after):
+                continue
+        elif call.in_event and late.are_two(call.whose, whose):
             continue
         if call.same_call(seen.tool, seen.args, seen.contested != "") or (same_id and leniency.covers(call, seen)):
             call.in_event = True
@@ -575,10 +585,10 @@ def _match_event(
     return None
 
 
-def _may_be_asked(call: OpenCall, unnamed: bool, whose: tuple[str, ...], after: float) -> bool:
+def _may_be_asked(call: OpenCall, unnamed: bool, is_same: bool, after: float) -> bool:
     """Whether a question may be about an attempt: of the same caller and asked about first, or refused before."""
     if not call.asked:
-        return call.whose == whose and (call.since is None or call.since > after)
+        return is_same and (call.since is None or call.since > after)
     return unnamed and call.refused and call.event_id[:1] == "~"
 
 

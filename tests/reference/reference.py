@@ -235,7 +235,7 @@ class Reference:
     def _known_attempt(self, session: Life, call: sg.ToolCall, by: str) -> Attempt | None:
         """Return the open attempt that is told of again: the latest of its id, else of the last two turns the oldest.
 
-        Two blocks are two attempts; two events are one only under one id.
+        Two blocks are two attempts; two events are one only under one id, of one caller.
         """
         what = (call.tool, same(call.args))
         alike = [one for one in session.attempts if one.is_open and (one.call.tool, same(one.call.args)) == what]
@@ -243,10 +243,14 @@ class Reference:
             alike = [one for one in alike if one.call.time is None or one.call.time > call.time - self.policy.idle]
         named = [one for one in alike if one.call.call_id == call.call_id != ""]
         near = [one for one in alike if "" in (one.call.call_id, call.call_id) and one.call.index > session.index - 2]
-        for one in [*reversed(named), *near]:
-            if by not in one.told_by or (by == "event" and one in named):
-                return one
-        return None
+        again = [one for one in named if by == "event" and not self._are_two(one.call, call)]
+        return next((one for one in [*reversed(named), *near] if by not in one.told_by or one in again), None)
+
+    def _are_two(self, *calls: sg.ToolCall) -> bool:
+        """Whether the key of a rule tells the callers of two events apart; who is not named may be either."""
+        parts = {part for spec in self.policy.rules for part in (*spec.key, str(spec.scope))}
+        found = [[key_values((part,), call) for call in calls] for part in parts]
+        return any(None not in pair and pair[0] != pair[1] for pair in found)
 
     def _answered(self, session: Life, event: Any) -> Any:
         """Return a result or a decision with what is known of its attempt: the latest open one."""
@@ -342,11 +346,8 @@ def told_by(event: Event) -> str:
 
 def same(value: Any) -> str:
     """Return a text equal for equal JSON values: 1 is 1.0, true is not 1, "5" is not 5."""
-
-    def read(number: str) -> float:
-        return int(float(number)) if float(number).is_integer() else float(number)
-
-    return json.dumps(json.loads(json.dumps(value, sort_keys=True), parse_float=read))
+    text = json.dumps(value, sort_keys=True)
+    return json.dumps(json.loads(text, parse_float=lambda n: int(float(n)) if float(n).is_integer() else float(n)))
 
 
 def lookup(value: Any, path: str) -> Any:
@@ -360,9 +361,8 @@ def lookup(value: Any, path: str) -> Any:
 
 def key_values(key: tuple[str, ...], event: Event) -> tuple[str, ...] | None:
     """Return the values of a key as texts; None where the event has none for a part of it."""
-    context = {"agent": event.agent, "run": event.run_id, "labels": event.labels}
-    if isinstance(event, OF_TOOLS):
-        context |= {"tool": event.tool, "args": event.args}
+    context = {name: getattr(event, name, MISSING) for name in ("agent", "labels", "tool", "args")}
+    context["run"] = event.run_id
     values = [lookup(context, part) for part in key if part not in {"session", "all"}]
     if MISSING in values or None in values or ("session" not in key and "" in values):
         return None  # what has no name is one within its session, and nobody across sessions

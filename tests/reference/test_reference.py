@@ -348,6 +348,16 @@ DIFFERED: dict[str, Case] = {
         ({**FOLLOW, "key": ["session", "args.r", "args.p"]},),
         (call(0.0, args={"r": "acme/web", "p": "main"}), call(0.0, args={"r": "acme", "p": "web/main"})),
     ),
+    "one call id of two agents, and a result of it": Case(
+        (rule("max_calls", n=1, key=["session", "agent"]),),
+        (
+            *(call(float(number), call_id="c1", agent=agent) for number, agent in enumerate(["ann", "bob", "", "ann"])),
+            sg.ToolResult(session_id="s", time=4.0, tool="send", call_id="c1"),
+            *(call(5.0, call_id=call_id, agent="bob") for call_id in ("c1", "c2")),
+        ),
+        mode="stream",
+        restarts=frozenset({1}),
+    ),
     "a call without an argument of a rule's key, before any turn": Case(
         (
             {

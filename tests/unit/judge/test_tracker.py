@@ -321,3 +321,27 @@ def test_a_call_that_a_turn_announces_has_everything_else_from_the_turn() -> Non
     (call,) = kept
     assert {field: getattr(call, field) for field in given} == given | {"event_id": "e/0"}
     assert (call.tool, call.call_id, call.args, call.parse_error, call.index) == ("look", "c", "{not json", True, 0)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(
+    ("key", "one", "other", "counted"),
+    [
+        ("[session, run]", {"run_id": "A"}, {"run_id": "B"}, 2),
+        ("[session, agent]", {"agent": "a"}, {"agent": "b"}, 2),
+        ("[session, agent]", {"agent": "a"}, {}, 1),
+        ("[session]", {"agent": "a"}, {"agent": "b"}, 1),
+    ],
+)
+def test_one_id_of_two_callers_is_two_attempts_where_a_key_tells_them_apart(
+    key: str, one: dict[str, Any], other: dict[str, Any], counted: int, restart: bool
+) -> None:
+    rule = f"{{id: r, kind: no_call, params: {{tool: pay}}, key: {key}}}"
+    policy = load_policy(f"rules: [{rule}]", REGISTRY, file="p.yaml")
+    table, out = Judge(policy, mode="stream"), list[Finding]()
+    for number, caller in enumerate((one, other)):
+        told = sg.ToolCall(session_id="s", event_id=f"{number}", tool="pay", call_id="call_1", args={}, **caller)
+        out += table.feed(told).findings
+        if restart:
+            table.use(policy)
+    assert len(out) == counted
