@@ -117,7 +117,7 @@ class Reference:
         return lives[0]
 
     def _all_lives(self) -> list[Life]:
-        return [life for lives in self.lives.values() for life in lives]
+        return [life for lives in self.lives.values() for life in reversed(lives)]  # the earlier one first
 
     def _idle(self, life: Life) -> float:
         """How long a silence ends a life. A key across sessions lives as long as its rules look back."""
