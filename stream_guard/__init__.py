@@ -14,234 +14,127 @@ TYPE_CHECKING = False  # what a type checker takes for true; typing itself takes
 if TYPE_CHECKING:
     from typing import Any, Final
 
-    from stream_guard.alerting.alerts import encode_alert, make_alert
-    from stream_guard.chat_endpoint import ask_chat, chat_cost, is_counted
-    from stream_guard.decoding.json_decoder import JsonDecoder, parts_of, read_json
-    from stream_guard.diff_axes import AxisValues, DiffAxis, RecordedCall, RecordedTurn, Recording, Sides
-    from stream_guard.distribution import install_line, own_version
-    from stream_guard.errors import (
-        DecodeError,
-        FeatureNotEnabledError,
-        Place,
-        PluginError,
-        PolicyError,
-        Problem,
-        SettingsError,
-        SinkError,
-        SourceError,
-        StoreError,
-        StreamGuardError,
-        TokenError,
-    )
-    from stream_guard.explaining.timeline import SessionTimeline, follow_session
-    from stream_guard.guard.clocks import ReplayClock
-    from stream_guard.guard.follow_up import FollowUp
-    from stream_guard.guard.gate import Gate
-    from stream_guard.guard.inline import Guard
-    from stream_guard.history.database import open_database
-    from stream_guard.hookspecs import hookimpl
-    from stream_guard.http.traceparent import span_place
-    from stream_guard.judge.arguments import parse_arguments, parse_json, payload_texts
-    from stream_guard.judge.conditions import Condition
-    from stream_guard.judge.counts import Counts
-    from stream_guard.judge.forgotten import Sketch, sketch_number
-    from stream_guard.judge.json_values import check_json, json_equal
-    from stream_guard.judge.judge import Judge
-    from stream_guard.judge.limits import Duration
-    from stream_guard.judge.model import (
-        EVENT_KINDS,
-        Action,
-        Alert,
-        Decision,
-        Event,
-        Finding,
-        GateDecision,
-        Hit,
-        Inquiry,
-        Json,
-        SessionEnd,
-        Severity,
-        Shortfall,
-        ToolCall,
-        ToolResult,
-        Turn,
-        Unsure,
-        UserMessage,
-    )
-    from stream_guard.judge.paths import MISSING, Path
-    from stream_guard.judge.patterns import Regex, ToolPattern, literal, tool_words
-    from stream_guard.judge.ports import Answer
-    from stream_guard.judge.rule import (
-        SETTLED,
-        Example,
-        Need,
-        NoState,
-        Params,
-        Rule,
-        RuleType,
-        Settled,
-        State,
-        TextPattern,
-        ToolFilter,
-        Verdict,
-    )
-    from stream_guard.judge.spec import Policy, RuleSpec
-    from stream_guard.kafka.writer import Outgoing, TopicWriter
-    from stream_guard.pipeline import open_table
-    from stream_guard.ports import (
-        Command,
-        Decoder,
-        Dialect,
-        Document,
-        LoginToken,
-        Memory,
-        PolicyPack,
-        ProbedSink,
-        Question,
-        Record,
-        ResolvingSink,
-        Sink,
-        TokenSource,
-    )
-    from stream_guard.redaction import redact, redact_text
-    from stream_guard.registry import Registry, build_registry
-    from stream_guard.running.front_door import (
-        RunSummary,
-        evaluate,
-        load_policy,
-        parse_policy,
-        read_events,
-        run,
-    )
-    from stream_guard.running.recordings import RecordedEvents
-    from stream_guard.settings import JudgeSettings, RouteSettings, Settings, load_settings
-    from stream_guard.settings.sections import TextProtocol
-    from stream_guard.similarity import Measure
-    from stream_guard.storage.line_log import LineLog
-
-__all__ = [
-    "EVENT_KINDS",
-    "MISSING",
-    "SETTLED",
-    "Action",
-    "Alert",
-    "Answer",
-    "AxisValues",
-    "Command",
-    "Condition",
-    "Counts",
-    "Decision",
-    "DecodeError",
-    "Decoder",
-    "Dialect",
-    "DiffAxis",
-    "Document",
-    "Duration",
-    "Event",
-    "Example",
-    "FeatureNotEnabledError",
-    "Finding",
-    "FollowUp",
-    "Gate",
-    "GateDecision",
-    "Guard",
-    "Hit",
-    "Inquiry",
-    "Json",
-    "JsonDecoder",
-    "Judge",
-    "JudgeSettings",
-    "LineLog",
-    "LoginToken",
-    "Measure",
-    "Memory",
-    "Need",
-    "NoState",
-    "Outgoing",
-    "Params",
-    "Path",
-    "Place",
-    "PluginError",
-    "Policy",
-    "PolicyError",
-    "PolicyPack",
-    "ProbedSink",
-    "Problem",
-    "Question",
-    "Record",
-    "RecordedCall",
-    "RecordedEvents",
-    "RecordedTurn",
-    "Recording",
-    "Regex",
-    "Registry",
-    "ReplayClock",
-    "ResolvingSink",
-    "RouteSettings",
-    "Rule",
-    "RuleSpec",
-    "RuleType",
-    "RunSummary",
-    "SessionEnd",
-    "SessionTimeline",
-    "Settings",
-    "SettingsError",
-    "Settled",
-    "Severity",
-    "Shortfall",
-    "Sides",
-    "Sink",
-    "SinkError",
-    "Sketch",
-    "SourceError",
-    "State",
-    "StoreError",
-    "StreamGuardError",
-    "TextPattern",
-    "TextProtocol",
-    "TokenError",
-    "TokenSource",
-    "ToolCall",
-    "ToolFilter",
-    "ToolPattern",
-    "ToolResult",
-    "TopicWriter",
-    "Turn",
-    "Unsure",
-    "UserMessage",
-    "Verdict",
-    "ask_chat",
-    "build_registry",
-    "chat_cost",
-    "check_json",
-    "encode_alert",
-    "evaluate",
-    "follow_session",
-    "hookimpl",
-    "install_line",
-    "is_counted",
-    "json_equal",
-    "literal",
-    "load_policy",
-    "load_settings",
-    "make_alert",
-    "open_database",
-    "open_table",
-    "own_version",
-    "parse_arguments",
-    "parse_json",
-    "parse_policy",
-    "parts_of",
-    "payload_texts",
-    "read_events",
-    "read_json",
-    "redact",
-    "redact_text",
-    "run",
-    "sketch_number",
-    "span_place",
-    "tool_words",
-]
+    from stream_guard.alerting.alerts import encode_alert as encode_alert
+    from stream_guard.alerting.alerts import make_alert as make_alert
+    from stream_guard.chat_endpoint import ask_chat as ask_chat
+    from stream_guard.chat_endpoint import chat_cost as chat_cost
+    from stream_guard.chat_endpoint import is_counted as is_counted
+    from stream_guard.decoding.json_decoder import JsonDecoder as JsonDecoder
+    from stream_guard.decoding.json_decoder import parts_of as parts_of
+    from stream_guard.decoding.json_decoder import read_json as read_json
+    from stream_guard.diff_axes import AxisValues as AxisValues
+    from stream_guard.diff_axes import DiffAxis as DiffAxis
+    from stream_guard.diff_axes import RecordedCall as RecordedCall
+    from stream_guard.diff_axes import RecordedTurn as RecordedTurn
+    from stream_guard.diff_axes import Recording as Recording
+    from stream_guard.diff_axes import Sides as Sides
+    from stream_guard.distribution import install_line as install_line
+    from stream_guard.distribution import own_version as own_version
+    from stream_guard.errors import DecodeError as DecodeError
+    from stream_guard.errors import FeatureNotEnabledError as FeatureNotEnabledError
+    from stream_guard.errors import Place as Place
+    from stream_guard.errors import PluginError as PluginError
+    from stream_guard.errors import PolicyError as PolicyError
+    from stream_guard.errors import Problem as Problem
+    from stream_guard.errors import SettingsError as SettingsError
+    from stream_guard.errors import SinkError as SinkError
+    from stream_guard.errors import SourceError as SourceError
+    from stream_guard.errors import StoreError as StoreError
+    from stream_guard.errors import StreamGuardError as StreamGuardError
+    from stream_guard.errors import TokenError as TokenError
+    from stream_guard.explaining.timeline import SessionTimeline as SessionTimeline
+    from stream_guard.explaining.timeline import follow_session as follow_session
+    from stream_guard.guard.clocks import ReplayClock as ReplayClock
+    from stream_guard.guard.follow_up import FollowUp as FollowUp
+    from stream_guard.guard.gate import Gate as Gate
+    from stream_guard.guard.inline import Guard as Guard
+    from stream_guard.history.database import open_database as open_database
+    from stream_guard.hookspecs import hookimpl as hookimpl
+    from stream_guard.http.traceparent import span_place as span_place
+    from stream_guard.judge.arguments import parse_arguments as parse_arguments
+    from stream_guard.judge.arguments import parse_json as parse_json
+    from stream_guard.judge.arguments import payload_texts as payload_texts
+    from stream_guard.judge.conditions import Condition as Condition
+    from stream_guard.judge.counts import Counts as Counts
+    from stream_guard.judge.forgotten import Sketch as Sketch
+    from stream_guard.judge.forgotten import sketch_number as sketch_number
+    from stream_guard.judge.json_values import check_json as check_json
+    from stream_guard.judge.json_values import json_equal as json_equal
+    from stream_guard.judge.judge import Judge as Judge
+    from stream_guard.judge.limits import Duration as Duration
+    from stream_guard.judge.model import EVENT_KINDS as EVENT_KINDS
+    from stream_guard.judge.model import Action as Action
+    from stream_guard.judge.model import Alert as Alert
+    from stream_guard.judge.model import Decision as Decision
+    from stream_guard.judge.model import Event as Event
+    from stream_guard.judge.model import Finding as Finding
+    from stream_guard.judge.model import GateDecision as GateDecision
+    from stream_guard.judge.model import Hit as Hit
+    from stream_guard.judge.model import Inquiry as Inquiry
+    from stream_guard.judge.model import Json as Json
+    from stream_guard.judge.model import SessionEnd as SessionEnd
+    from stream_guard.judge.model import Severity as Severity
+    from stream_guard.judge.model import Shortfall as Shortfall
+    from stream_guard.judge.model import ToolCall as ToolCall
+    from stream_guard.judge.model import ToolResult as ToolResult
+    from stream_guard.judge.model import Turn as Turn
+    from stream_guard.judge.model import Unsure as Unsure
+    from stream_guard.judge.model import UserMessage as UserMessage
+    from stream_guard.judge.paths import MISSING as MISSING
+    from stream_guard.judge.paths import Path as Path
+    from stream_guard.judge.patterns import Regex as Regex
+    from stream_guard.judge.patterns import ToolPattern as ToolPattern
+    from stream_guard.judge.patterns import literal as literal
+    from stream_guard.judge.patterns import tool_words as tool_words
+    from stream_guard.judge.ports import Answer as Answer
+    from stream_guard.judge.rule import SETTLED as SETTLED
+    from stream_guard.judge.rule import Example as Example
+    from stream_guard.judge.rule import Need as Need
+    from stream_guard.judge.rule import NoState as NoState
+    from stream_guard.judge.rule import Params as Params
+    from stream_guard.judge.rule import Rule as Rule
+    from stream_guard.judge.rule import RuleType as RuleType
+    from stream_guard.judge.rule import Settled as Settled
+    from stream_guard.judge.rule import State as State
+    from stream_guard.judge.rule import TextPattern as TextPattern
+    from stream_guard.judge.rule import ToolFilter as ToolFilter
+    from stream_guard.judge.rule import Verdict as Verdict
+    from stream_guard.judge.spec import Policy as Policy
+    from stream_guard.judge.spec import RuleSpec as RuleSpec
+    from stream_guard.kafka.writer import Outgoing as Outgoing
+    from stream_guard.kafka.writer import TopicWriter as TopicWriter
+    from stream_guard.pipeline import open_table as open_table
+    from stream_guard.ports import Command as Command
+    from stream_guard.ports import Decoder as Decoder
+    from stream_guard.ports import Dialect as Dialect
+    from stream_guard.ports import Document as Document
+    from stream_guard.ports import LoginToken as LoginToken
+    from stream_guard.ports import Memory as Memory
+    from stream_guard.ports import PolicyPack as PolicyPack
+    from stream_guard.ports import ProbedSink as ProbedSink
+    from stream_guard.ports import Question as Question
+    from stream_guard.ports import Record as Record
+    from stream_guard.ports import ResolvingSink as ResolvingSink
+    from stream_guard.ports import Sink as Sink
+    from stream_guard.ports import TokenSource as TokenSource
+    from stream_guard.redaction import redact as redact
+    from stream_guard.redaction import redact_text as redact_text
+    from stream_guard.registry import Registry as Registry
+    from stream_guard.registry import build_registry as build_registry
+    from stream_guard.running.front_door import RunSummary as RunSummary
+    from stream_guard.running.front_door import evaluate as evaluate
+    from stream_guard.running.front_door import load_policy as load_policy
+    from stream_guard.running.front_door import parse_policy as parse_policy
+    from stream_guard.running.front_door import read_events as read_events
+    from stream_guard.running.front_door import run as run
+    from stream_guard.running.recordings import RecordedEvents as RecordedEvents
+    from stream_guard.settings import JudgeSettings as JudgeSettings
+    from stream_guard.settings import RouteSettings as RouteSettings
+    from stream_guard.settings import Settings as Settings
+    from stream_guard.settings import TextProtocol as TextProtocol
+    from stream_guard.settings import load_settings as load_settings
+    from stream_guard.similarity import Measure as Measure
+    from stream_guard.storage.line_log import LineLog as LineLog
 
 # Where each name lives. It is imported on first use: an import of the package costs next to nothing.
 _MODULES: Final = {
@@ -282,7 +175,6 @@ _MODULES: Final = {
     "stream_guard.judge.patterns": ("Regex", "ToolPattern", "literal", "tool_words"),
     "stream_guard.http.traceparent": ("span_place",),
     "stream_guard.similarity": ("Measure",),
-    "stream_guard.settings.sections": ("TextProtocol",),
     "stream_guard.judge.model": (
         "Action",
         "Alert",
@@ -340,10 +232,11 @@ _MODULES: Final = {
     ),
     "stream_guard.running.front_door": ("RunSummary", "evaluate", "load_policy", "parse_policy", "read_events", "run"),
     "stream_guard.running.recordings": ("RecordedEvents",),
-    "stream_guard.settings": ("JudgeSettings", "RouteSettings", "Settings", "load_settings"),
+    "stream_guard.settings": ("JudgeSettings", "RouteSettings", "Settings", "TextProtocol", "load_settings"),
     "stream_guard.storage.line_log": ("LineLog",),
 }
 _MODULE_OF: Final = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = list(_MODULE_OF)
 # Names that are others now, with the version that no longer has them: until then they work, and warn (docs/public.md).
 _RENAMED: Final[dict[str, tuple[str, str]]] = {}
 
