@@ -11,7 +11,7 @@ from typing import Any, Final
 import re2
 
 from stream_guard import Json, Registry, build_registry, evaluate, parse_policy
-from stream_guard.documents import MAX_REASON, write_yaml
+from stream_guard.documents import MAX_REASON
 from stream_guard_compliance.compiling.context import CompileContext, CompiledReading, Form, is_note
 from stream_guard_compliance.compiling.readings import compile_reading
 from stream_guard_compliance.proposed_frames import Proposal, RefusedProposalError
@@ -124,18 +124,6 @@ class Extraction:
     def policy(self) -> dict[str, Json]:
         """Return the native form of the rules that a machine can check."""
         return {"name": NAME, "rules": [form for rule in self.rules for form in forms_of(rule)]}
-
-    def policy_yaml(self) -> str:
-        """Return the policy as a file to review: the reason of each rule is its sentence.
-
-        A rule that does not see all that its sentence says, or guesses which tools it means, is in shadow mode.
-        """
-        forms = [
-            form if rule.compiled.certain else {**form, "mode": "shadow"}
-            for rule in self.rules
-            for form in forms_of(rule)
-        ]
-        return write_yaml({"name": NAME, "rules": forms})
 
 
 def extract(

@@ -2,8 +2,8 @@
 
    Nothing here allocates, recurses or keeps anything between two calls, and the time is linear: only keys are looked at
    again, each at most MOST_OF_ONE times. What is rare (a large object, deep nesting, an escape in a key, a long number)
-   is not plain; a parser then says whether anything is wrong with it. twins.py says the same in Python, and a search
-   holds the two equal (tests/native). Only the stable interface of Python
+   is not plain; a parser then says whether anything is wrong with it. tests/native/twins.py says the same in Python, and
+   a search holds the two equal. Only the stable interface of Python
    is used, so one build fits every version from 3.11 on. */
 
 #define PY_SSIZE_T_CLEAN
@@ -342,7 +342,7 @@ static PyObject *is_plain_json(PyObject *module, PyObject *value)
 }
 
 static PyMethodDef functions[] = {
-    {"is_plain_json", is_plain_json, METH_O, PyDoc_STR("Whether a JSON text is plain; twins.py says what that is.")},
+    {"is_plain_json", is_plain_json, METH_O, PyDoc_STR("Whether a JSON text is plain; tests/native/twins.py says what that is.")},
     {NULL, NULL, 0, NULL},
 };
 

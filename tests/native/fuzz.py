@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from stream_guard._native import twins
 from tests.bench.workload import event_lines
+from tests.native import twins
 from tests.native.building import SANITIZERS, build_native, load_native
 
 PIECES = [

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stream_guard._native import twins
 from stream_guard.judge.json_values import check_json
 from tests.bench.workload import event_lines
+from tests.native import twins
 from tests.native.building import open_native
 
 Look = Callable[[bytes], bool]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -138,7 +139,7 @@ def test_flag_of_the_seed_is_asked_for_where_a_setting_says_so(monkeypatch: pyte
 
 def test_extracted_policy_loads_and_carries_the_sentences_as_reasons() -> None:
     prompt = "Never call drop_table. Keep answers under 100 words. Call verify_identity before issue_refund. Be kind."
-    policy = load_policy(extract(prompt).policy_yaml(), REGISTRY, file="extracted.yaml")
+    policy = load_policy(json.dumps(extract(prompt).policy()), REGISTRY, file="extracted.yaml")
     assert [rule.kind for rule in policy.rules] == ["no_call", "max_text_length", "must_call_before"]
     assert policy.rules[0].reason == "Never call drop_table."
     assert [rule.severity_word or rule.severity.word for rule in policy.rules] == ["critical", "low", "medium"]

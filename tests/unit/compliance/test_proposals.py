@@ -79,7 +79,6 @@ def test_reading_that_the_sentence_shows_becomes_a_rule_that_is_not_certain(
     found = extract(sentence, TOOLS, proposals=[made])
     (rule,) = found.rules
     assert (rule.rule.kind, rule.compiled.certain, bool(rule.compiled.rules)) == (proposal["kind"], False, True)
-    assert "mode: shadow" in found.policy_yaml()
 
 
 @pytest.mark.parametrize(

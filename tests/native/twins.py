@@ -1,4 +1,4 @@
-"""What the native module does, in Python: the reference that a search holds it to. Nothing runs these but tests."""
+"""What the native module does, in Python: the reference that a search holds it to."""
 
 from __future__ import annotations
 
