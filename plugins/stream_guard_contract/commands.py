@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
@@ -41,18 +40,8 @@ if TYPE_CHECKING:
 DEFAULT_FILE = Path("flakestorm.yaml")
 
 
-class MatrixForm(StrEnum):
-    """How a matrix is printed: as its score alone, or in a form of ``ReportForm``, which an enum cannot extend."""
-
-    NUMBER = "number"
-    TABLE = "table"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    JUNIT = "junit"
-    SARIF = "sarif"
-    GITHUB = "github"
-    HTML = "html"
-
+MatrixForm: TypeAlias = Literal["number", "table", "json", "markdown", "junit", "sarif", "github", "html"]
+"""How a matrix is printed: as its score alone, or in a form of ``ReportForm``."""
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", "-c", help="The contract: a flakestorm.yaml, version 2.0; the same as FILE.")
@@ -86,7 +75,7 @@ def score_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     traces: Traces,
     file: ContractFile = None,
     config: ConfigFile = None,
-    form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = MatrixForm.NUMBER,
+    form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = "number",
     reports: Reports = None,
     min_score: MinScore = 0.0,
     source_format: SourceFormat = "auto",
@@ -177,15 +166,15 @@ def score_traces(
 
 def publish(contract: Contract, matrix: Matrix, form: MatrixForm | None, targets: Sequence[ReportTarget]) -> None:
     """Print the matrix and write the reports; called before the exit code, so that a failed build shows its reasons."""
-    if targets or form not in (None, MatrixForm.NUMBER):
+    if targets or form not in (None, "number"):
         require_extra("analysis", "numpy", "rapidfuzz", "rfc8785", "jinja2")
         from stream_guard_contract.report import write_matrix
 
         for kind, file in targets:
             write_report(file, write_matrix(contract, matrix, kind))
-        if form not in (None, MatrixForm.NUMBER):
-            print_text(write_matrix(contract, matrix, form.value).rstrip("\n"))
-    if form is MatrixForm.NUMBER and matrix.score is not None:
+        if form not in (None, "number"):
+            print_text(write_matrix(contract, matrix, form).rstrip("\n"))
+    if form == "number" and matrix.score is not None:
         typer.echo(f"{matrix.score:g}")
     for note in matrix.notes:
         typer.echo(note, err=True)
@@ -270,7 +259,7 @@ def run_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     seed: Annotated[int, typer.Option(help="The same seed makes the same faults come on the same calls.")] = 0,
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="How often each prompt is asked.")] = 1,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes, each with an agent of its own.")] = 1,
-    form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = MatrixForm.TABLE,
+    form: Annotated[MatrixForm, typer.Option("--format", help="How to print the result.")] = "table",
     reports: Reports = None,
     min_score: MinScore = 0.0,
     allow_inconclusive: AllowInconclusive = False,

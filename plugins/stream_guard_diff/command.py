@@ -37,7 +37,7 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
     policy: Annotated[Path | None, typer.Option("--policy", "-p", help="Rules that both sides are held to.")] = None,
     gate: Annotated[
         GateOn, typer.Option(help="What may fail the build: rules of the policy, behaviour, or both.")
-    ] = GateOn.ALL,
+    ] = "all",
     fail_on: Annotated[
         FailOn | None,
         typer.Option(help="Ask nothing about chance: any change this severe, or more, makes the exit code 1."),
@@ -46,7 +46,7 @@ def diff_command(  # noqa: PLR0913, PLR0917  # as many as a user may say
         list[str] | None,
         typer.Option("--baseline-again", help="A further run of the baseline, to know better what chance does."),
     ] = None,
-    pair: Annotated[PairBy, typer.Option("--pair", help="How sessions are paired.")] = PairBy.AUTO,
+    pair: Annotated[PairBy, typer.Option("--pair", help="How sessions are paired.")] = "auto",
     task_label: Annotated[
         str | None, typer.Option(help="The label that names a session's task; scenario unless you say otherwise.")
     ] = None,

@@ -241,7 +241,7 @@ class Diff:
 class DiffOptions:
     """How two recordings are compared, where it is not the usual way."""
 
-    pair_by: PairBy = PairBy.AUTO
+    pair_by: PairBy = "auto"
     task_label: str = TASK_LABEL
     thresholds: Thresholds = field(default_factory=Thresholds)
 

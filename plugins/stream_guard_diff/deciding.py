@@ -74,7 +74,7 @@ class GateAnswer(msgspec.Struct, frozen=True, kw_only=True):
     unsure: str = ""  # why nothing could be told; such an answer is no pass
 
 
-def decide(report: DiffReport, gate: GateOn = GateOn.ALL, fail_on: FailOn | None = None) -> GateAnswer:
+def decide(report: DiffReport, gate: GateOn = "all", fail_on: FailOn | None = None) -> GateAnswer:
     """Return the answer. Where chance cannot be measured, the letter answers: a gate that cannot fail is none."""
     if fail_on is FailOn.NONE:
         sentence = (
@@ -106,11 +106,11 @@ def _by_the_letter(report: DiffReport, fail_on: FailOn, because: str = "") -> Ga
 
 def _by_noise(report: DiffReport, gate: GateOn) -> GateAnswer:
     noise = report.noise
-    axes = {GateOn.POLICY: noise.policy, GateOn.BEHAVIOUR: noise.behaviour, GateOn.ALL: noise.axes}[gate]
+    axes = {"policy": noise.policy, "behaviour": noise.behaviour, "all": noise.axes}[gate]
     reasons = [reason for axis in axes if axis.blocks for reason in _reasons(axis)]
     if reasons:
         return GateAnswer(trips=True, verdict=f"Must not merge: {_listed(reasons)}.", reasons=tuple(reasons))
-    if gate is GateOn.POLICY and not noise.policy and not report.policy_version:
+    if gate == "policy" and not noise.policy and not report.policy_version:
         return GateAnswer(
             trips=False, verdict="The gate is the policy, and none was given.", unsure="--gate policy needs --policy"
         )

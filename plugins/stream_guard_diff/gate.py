@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 
 class ChangeLevel(IntEnum):
@@ -33,23 +33,11 @@ class FailOn(StrEnum):
         return self is not FailOn.NONE and level >= ChangeLevel[self.name]
 
 
-class GateOn(StrEnum):
-    """Which changes for the worse fail the gate, where they are more than noise."""
+GateOn: TypeAlias = Literal["policy", "behaviour", "all"]
+"""Which changes for the worse fail the gate, where they are more than noise."""
 
-    POLICY = "policy"
-    BEHAVIOUR = "behaviour"
-    ALL = "all"
-
-
-class PairBy(StrEnum):
-    """How sessions are paired."""
-
-    AUTO = "auto"  # by task, else by id, else by content, else as two samples
-    LABEL = "label"
-    ID = "id"
-    CONTENT = "content"
-    POSITION = "position"  # the first with the first; only when asked for
-    NONE = "none"  # not at all: two samples
+PairBy: TypeAlias = Literal["auto", "label", "id", "content", "position", "none"]
+"""How sessions are paired. ``auto``: by task, else by id, else by content, else as two samples, as ``none`` does."""
 
 
 def level_named(word: str) -> ChangeLevel:

@@ -187,23 +187,23 @@ class _Unpaired:
 
 
 def pair_trails(
-    old: Sequence[SessionTrail], new: Sequence[SessionTrail], *, by: PairBy = PairBy.AUTO, label: str = TASK_LABEL
+    old: Sequence[SessionTrail], new: Sequence[SessionTrail], *, by: PairBy = "auto", label: str = TASK_LABEL
 ) -> Pairing:
     """Return which sessions belong together. A way of pairing takes what the ones before it left."""
     rest = _Unpaired((old, new), (list(range(len(old))), list(range(len(new)))))
     strata: list[Stratum] = []
-    if by in (PairBy.AUTO, PairBy.LABEL):
+    if by in ("auto", "label"):
         strata += _by_label(rest, label)
-    if by in (PairBy.AUTO, PairBy.ID):
+    if by in ("auto", "id"):
         strata += _by_id(rest)
-    if by is PairBy.AUTO and not strata and len(rest.places[0]) == len(rest.places[1]) == 1:
+    if by == "auto" and not strata and len(rest.places[0]) == len(rest.places[1]) == 1:
         strata.append(_stratum(rest, "the only session", "only", [0], [0]))
-    if by in (PairBy.AUTO, PairBy.CONTENT):
+    if by in ("auto", "content"):
         strata += _by_content(rest)
-    if by is PairBy.POSITION:
+    if by == "position":
         for place in range(min(len(old), len(new))):
             strata.append(_stratum(rest, f"number {place + 1}", "position", [place], [place]))
-    if by in (PairBy.AUTO, PairBy.NONE):
+    if by in ("auto", "none"):
         strata += _as_samples(rest, strata)
     _leave_out_the_rest(rest)
     return Pairing(tuple(strata), tuple(rest.left_out))

@@ -24,15 +24,13 @@ _PAGE: Final = 500  # alerts that are read at once
 
 
 def list_alerts(  # noqa: PLR0913, PLR0917  # as many as a user may say
-    severity: Annotated[LeastSeverity, typer.Option(help="Only those that are this severe, or more.")] = (
-        LeastSeverity.INFO
-    ),
+    severity: Annotated[LeastSeverity, typer.Option(help="Only those that are this severe, or more.")] = "info",
     rule: Annotated[str, typer.Option(help="Only those of this rule.")] = "",
     session: Annotated[str, typer.Option(help="Only those of this session: its id, or the beginning of it.")] = "",
     since: Annotated[str, typer.Option(help="Only those kept since then: 2h, 7d, 2026-01-31T12:00:00Z.")] = "",
     text: Annotated[str, typer.Option(help="Only those with these words in what was found or why.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 100,
-    form: Annotated[FindingFormat, typer.Option("--format", help="How to print them.")] = FindingFormat.TABLE,
+    form: Annotated[FindingFormat, typer.Option("--format", help="How to print them.")] = "table",
     history: HistoryOption = None,
     settings_file: SettingsFile = None,
 ) -> None:
@@ -40,7 +38,7 @@ def list_alerts(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard.history.alert_rows import AlertFilter
 
     start = parse_since("--since", since, time.time()) if since else 0.0
-    wanted = AlertFilter(severity=severity.value, rule=rule, session=session, text=text)
+    wanted = AlertFilter(severity=severity, rule=rule, session=session, text=text)
     with open_history(history, settings_file) as (database, _):
         found = list(islice(_kept(database, wanted, start), limit + 1))
         if not found and session:
@@ -96,10 +94,10 @@ def _print(found: Sequence[NotedAlert], form: FindingFormat) -> None:
 
     from stream_guard.cli.timeline import STYLES, TimelinePrinter
 
-    if form is FindingFormat.JSON:
+    if form == "json":
         typer.echo(json.dumps([_as_data(noted) for noted in found], indent=2))
         return
-    if form is FindingFormat.JSONL:
+    if form == "jsonl":
         for noted in found:
             typer.echo(json.dumps(_as_data(noted)))
         return

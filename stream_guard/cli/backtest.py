@@ -38,7 +38,7 @@ def backtest(
     new, old = policies
     events = (event for event in recording if span.holds(event.time))
     result = compare_policies(events, new, old, labels=known, limits=limits)
-    if form is FindingFormat.TABLE:
+    if form == "table":
         _show(result)
     else:
         typer.echo(msgspec.json.encode(result).decode())

@@ -10,7 +10,7 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from stream_guard.cli.forms import FailOnSeverity, Jobs, ReportedFormat
+from stream_guard.cli.forms import FORMAT_NEEDS, FailOn, Jobs, ReportedFormat
 from stream_guard.cli.run import say_counts
 from stream_guard.commands import INCONCLUSIVE, AllowUnjudged, PolicyFile, SettingsFile, SourceFormat, require_extra
 from stream_guard.errors import SettingsError
@@ -22,10 +22,8 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
         list[str], typer.Argument(help="Files, folders or kafka:// topics of recorded events, or - for standard input.")
     ],
     policy: PolicyFile,
-    form: Annotated[ReportedFormat, typer.Option("--format", help="How to print the findings.")] = ReportedFormat.TABLE,
-    fail_on: Annotated[
-        FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
-    ] = FailOnSeverity.INFO,
+    form: Annotated[ReportedFormat, typer.Option("--format", help="How to print the findings.")] = "table",
+    fail_on: FailOn = "info",
     labels: Annotated[
         Path | None, typer.Option(help="A JSON file that says which sessions are bad: also print how right rules are.")
     ] = None,
@@ -51,10 +49,10 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
-    if shadow and form not in {ReportedFormat.TABLE, ReportedFormat.JSON, ReportedFormat.JSONL}:
-        raise SettingsError(f"--shadow goes with --format table, json or jsonl, not with {form.value}")
-    if form.extra:
-        require_extra("analysis", form.extra)
+    if shadow and form not in {"table", "json", "jsonl"}:
+        raise SettingsError(f"--shadow goes with --format table, json or jsonl, not with {form}")
+    if form in FORMAT_NEEDS:
+        require_extra("analysis", FORMAT_NEEDS[form])
     known = None if labels is None else open_labels(labels)
     with Assembly(load_settings(settings_file)) as assembly:
         rules = assembly.load_policy(policy, source_format)
@@ -73,12 +71,12 @@ def check(  # noqa: PLR0913, PLR0917  # as many as a user may say
         report = FindingReport(rules, found, counts)
         print_findings(report, form, assembly, shadow=shadow)
     say_counts(counts, letters)
-    if form is ReportedFormat.TABLE:
+    if form == "table":
         print_rules(report)
     if known is not None:
         scores = score_rules((rule.id for rule in rules.rules), found, known)
-        typer.echo("\n".join(score_table(scores)), err=form is not ReportedFormat.TABLE)
-    say_at_end(rules, counts, recorded=True, as_json=form is not ReportedFormat.TABLE)
+        typer.echo("\n".join(score_table(scores)), err=form != "table")
+    say_at_end(rules, counts, recorded=True, as_json=form != "table")
     leave(worst_of(report.alerts), fail_on, counts, letters.total, allow_inconclusive=allow_inconclusive)
 
 

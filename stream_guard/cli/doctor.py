@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
 
-from stream_guard.commands import FINDINGS, INFRASTRUCTURE, SettingsFile, SourceFormat
+from stream_guard.commands import FINDINGS, INFRASTRUCTURE, ListFormat, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
 from stream_guard.kafka.address import parse_address
 
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
     from stream_guard.settings import Settings
 
 _STYLES: Final = {"ok": "green", "warn": "yellow", "fail": "bold red"}
-
-
-class CheckFormat(StrEnum):
-    """How checks are printed."""
-
-    TABLE = "table"
-    JSON = "json"
 
 
 def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
@@ -46,7 +38,7 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
     ] = None,
     size: Annotated[int, typer.Option("--sample", min=1, help="How many of the newest records to look at.")] = 1000,
     source_format: SourceFormat = "auto",
-    form: Annotated[CheckFormat, typer.Option("--format", help="How to print the checks.")] = CheckFormat.TABLE,
+    form: Annotated[ListFormat, typer.Option("--format", help="How to print the checks.")] = ListFormat.TABLE,
     settings_file: SettingsFile = None,
 ) -> None:
     """Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended."""
@@ -97,12 +89,12 @@ def _look_at_sinks(targets: Sequence[str], settings: Settings, *, send_test: boo
         return list(check_sinks(settings.delivery.routes | ways, assembly, send_test=send_test))
 
 
-def _show(checks: list[Check], form: CheckFormat) -> None:
+def _show(checks: list[Check], form: ListFormat) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    if form is CheckFormat.JSON:
+    if form is ListFormat.JSON:
         typer.echo(msgspec.json.format(msgspec.json.encode([_row(check) for check in checks]), indent=2).decode())
         return
     printed = Table(box=None, pad_edge=False)

@@ -37,8 +37,8 @@ class FindingOutput:
         self.worst: Severity | None = None
         self._version = version
         self._delivery = assembly.open_delivery(emit, counts, progress)
-        self._listed: list[Alert] | None = [] if form is FindingFormat.JSON else None
-        target = "console" if form is FindingFormat.TABLE else "jsonl:-"
+        self._listed: list[Alert] | None = [] if form == "json" else None
+        target = "console" if form == "table" else "jsonl:-"
         self._printer = assembly.open_sink(target) if self._listed is None else None
 
     def keep(self, found: Sequence[Finding]) -> dict[str, int]:
@@ -70,11 +70,11 @@ def print_findings(report: FindingReport, form: ReportedFormat, assembly: Assemb
     With ``shadow``, findings of rules in shadow mode are listed too, each marked as such.
     """
     listed = report.all if shadow else report.alerts
-    if form is ReportedFormat.JSON:
+    if form == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
-    elif form is ReportedFormat.JSONL:
+    elif form == "jsonl":
         assembly.open_sink("jsonl:-").send(listed)
-    elif form is ReportedFormat.TABLE:
+    elif form == "table":
         console = Console(highlight=False, markup=False, emoji=False)
         if console.is_terminal:
             _print_sessions(listed, console)
@@ -117,12 +117,12 @@ def worst_of(alerts: Sequence[Alert]) -> Severity | None:
     return max((Severity[alert.severity.upper()] for alert in alerts), default=None)
 
 
-_WRITERS: Final[dict[ReportedFormat, Callable[[FindingReport], str]]] = {
-    ReportedFormat.MARKDOWN: to_markdown,
-    ReportedFormat.SARIF: to_sarif,
-    ReportedFormat.JUNIT: to_junit,
-    ReportedFormat.GITHUB: to_github,
-    ReportedFormat.HTML: to_html,
+_WRITERS: Final[dict[str, Callable[[FindingReport], str]]] = {
+    "markdown": to_markdown,
+    "sarif": to_sarif,
+    "junit": to_junit,
+    "github": to_github,
+    "html": to_html,
 }
 
 
@@ -139,7 +139,7 @@ def leave(
 
     What was ``resumed`` may find that everything was read before.
     """
-    if fail_on is not FailOnSeverity.NONE and worst is not None and worst >= Severity[fail_on.name]:
+    if fail_on != "none" and worst is not None and worst >= Severity[fail_on.upper()]:
         raise typer.Exit(FINDINGS)
     if allow_inconclusive:
         return

@@ -8,8 +8,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 import typer
@@ -21,71 +20,22 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class FindingFormat(StrEnum):
-    """How findings are printed."""
+FindingFormat: TypeAlias = Literal["table", "json", "jsonl"]
+"""How findings are printed."""
 
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
+ReportedFormat: TypeAlias = Literal["table", "json", "jsonl", "markdown", "sarif", "junit", "github", "html"]
+"""How a check is printed."""
 
+FORMAT_NEEDS: Final = {"sarif": "sarif_pydantic", "junit": "junitparser", "html": "jinja2"}
+"""The modules of optional dependencies that some need."""
 
-class ReportedFormat(StrEnum):
-    """How a check is printed."""
+LeastSeverity: TypeAlias = Literal["info", "warning", "error", "critical"]
+"""The severity from which on alerts are listed."""
 
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    MARKDOWN = "markdown"
-    SARIF = "sarif"
-    JUNIT = "junit"
-    GITHUB = "github"
-    HTML = "html"
-
-    @property
-    def extra(self) -> str:
-        """The module of an optional dependency that it needs, or nothing."""
-        needed = {
-            ReportedFormat.SARIF: "sarif_pydantic",
-            ReportedFormat.JUNIT: "junitparser",
-            ReportedFormat.HTML: "jinja2",
-        }
-        return needed.get(self, "")
-
-
-class LeastSeverity(StrEnum):
-    """The severity from which on alerts are listed."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-
-class FailOnSeverity(StrEnum):
-    """The severity from which on findings fail a check."""
-
-    NONE = "none"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-    CRITICAL = "critical"
-
-
-class ProblemFormat(StrEnum):
-    """How problems are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    GITHUB = "github"
-
-
-class Pace(StrEnum):
-    """How quickly events follow each other."""
-
-    FULL = "full"
-    ORIGINAL = "original"
-
-
+FailOnSeverity: TypeAlias = Literal["none", "info", "warning", "error", "critical"]
+FailOn: TypeAlias = Annotated[FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")]
+ProblemFormat: TypeAlias = Literal["table", "json", "github"]
+Pace: TypeAlias = Literal["full", "original"]
 _SHARED: Final = "Share the sessions among this many processes; auto: as many as there are cores."
 Jobs: TypeAlias = Annotated[str, typer.Option("--jobs", "-j", help=_SHARED)]
 ReplayJobs: TypeAlias = Annotated[str, typer.Option("--jobs", "-j", "--processes", help=_SHARED)]

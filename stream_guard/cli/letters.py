@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import msgspec
 import typer
@@ -24,11 +23,8 @@ _COLUMNS: Final = ("id", "time", "place", "size", "reason")
 _SHOWN: Final = 4096  # bytes of a record
 
 
-class LetterClass(StrEnum):
-    """Why a record was buried."""
-
-    DECODE = "decode"
-    OVERSIZE = "oversize"
+LetterClass: TypeAlias = Literal["decode", "oversize"]
+"""Why a record was buried."""
 
 
 class ListedLetter(msgspec.Struct, frozen=True, rename={"about": "class"}):
@@ -145,7 +141,7 @@ def _filter(
     return LetterFilter(
         ids=ids,
         reason=reason,
-        about=about.value if about is not None else "",
+        about=about or "",
         topic=topic,
         since=parse_since("--since", since, now) if since else None,
         until=parse_since("--until", until, now) if until else None,
@@ -163,21 +159,11 @@ def _listed(letter: Letter) -> ListedLetter:
 _OUTBOX_COLUMNS = ("number", "sink", "queued", "severity", "rule_id", "session_id", "problem")
 
 
-class ListedState(StrEnum):
-    """What an alert in the outbox waits for, or what became of it."""
+ListedState: TypeAlias = Literal["waiting", "held", "active", "summed", "dead"]
+"""What an alert in the outbox waits for, or what became of it."""
 
-    WAITING = "waiting"
-    HELD = "held"
-    ACTIVE = "active"
-    SUMMED = "summed"
-    DEAD = "dead"
-
-
-class RetriedState(StrEnum):
-    """What can be sent once more, or forgotten."""
-
-    SUMMED = "summed"
-    DEAD = "dead"
+RetriedState: TypeAlias = Literal["summed", "dead"]
+"""What can be sent once more, or forgotten."""
 
 
 class QueuedAlert(msgspec.Struct, frozen=True):
@@ -201,7 +187,7 @@ StateOption = Annotated[RetriedState, typer.Option("--state", help="Which alerts
 
 def list_alerts(
     file: OutboxFile = None,
-    state: Annotated[ListedState, typer.Option(help="What they wait for, or what became of them.")] = ListedState.DEAD,
+    state: Annotated[ListedState, typer.Option(help="What they wait for, or what became of them.")] = "dead",
     sink: SinkOption = "",
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 100,
     form: Annotated[ListFormat, typer.Option("--format", help="How to print them.")] = ListFormat.TABLE,
@@ -209,7 +195,7 @@ def list_alerts(
 ) -> None:
     """List alerts in the outbox: dead letters, unless another state is asked for."""
     with closing(_open(file, settings_file)) as outbox:
-        rows = outbox.listing(state.value, sink, limit)
+        rows = outbox.listing(state, sink, limit)
     listed = [
         QueuedAlert(
             row.number,
@@ -229,25 +215,25 @@ def list_alerts(
 
 def retry(
     file: OutboxFile = None,
-    state: StateOption = RetriedState.DEAD,
+    state: StateOption = "dead",
     sink: SinkOption = "",
     settings_file: SettingsFile = None,
 ) -> None:
     """Send dead letters once more, or one by one what was summed up; by the process that sends, or its next start."""
     with closing(_open(file, settings_file)) as outbox:
-        number = outbox.retry(sink, time.time(), state.value)
+        number = outbox.retry(sink, time.time(), state)
     typer.echo(f"{number} alerts will be sent again", err=True)
 
 
 def drop(
     file: OutboxFile = None,
-    state: StateOption = RetriedState.DEAD,
+    state: StateOption = "dead",
     sink: SinkOption = "",
     settings_file: SettingsFile = None,
 ) -> None:
     """Forget dead letters, or what was summed up."""
     with closing(_open(file, settings_file)) as outbox:
-        number = outbox.drop(sink, state.value)
+        number = outbox.drop(sink, state)
     typer.echo(f"{number} alerts forgotten", err=True)
 
 

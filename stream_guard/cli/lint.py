@@ -13,7 +13,7 @@ from stream_guard.commands import USAGE, SettingsFile, SourceFormat
 
 def lint(
     files: Annotated[list[Path], typer.Argument(help="Policy files, or folders of them.", show_default=False)],
-    form: Annotated[ProblemFormat, typer.Option("--format", help="How to print the problems.")] = ProblemFormat.TABLE,
+    form: Annotated[ProblemFormat, typer.Option("--format", help="How to print the problems.")] = "table",
     against: Annotated[
         list[str] | None,
         typer.Option(

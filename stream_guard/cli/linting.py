@@ -109,12 +109,12 @@ def _empty_folders(files: Sequence[Path]) -> Iterator[Problem]:
 
 def lines_of(linted: Linted, form: ProblemFormat) -> Iterator[str]:
     """Yield what was found, line by line, in the form that was asked for."""
-    if form is ProblemFormat.JSON:
+    if form == "json":
         data: dict[str, Any] = {"checked": linted.checked, "problems": list(map(_as_data, linted.problems))}
         if linted.rules:
             data["rules"] = linted.rules
         yield json.dumps(data, indent=2, ensure_ascii=False)
-    elif form is ProblemFormat.GITHUB:
+    elif form == "github":
         yield from map(_as_annotation, linted.problems)
     else:
         yield from map(str, linted.problems)

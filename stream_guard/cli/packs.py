@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 import typer
@@ -100,15 +99,8 @@ def _row(info: PluginInfo) -> dict[str, object]:
 _PASSWORD: Final = re.compile(r"(?<=://)([^\s/:@]*):[^\s@]*@")
 
 
-class ConfigFormat(StrEnum):
-    """How settings are printed."""
-
-    YAML = "yaml"
-    JSON = "json"
-
-
 def show(
-    form: Annotated[ConfigFormat, typer.Option("--format", help="How to print the settings.")] = ConfigFormat.YAML,
+    form: Annotated[Literal["yaml", "json"], typer.Option("--format", help="How to print the settings.")] = "yaml",
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the settings in force: defaults, then the file, then the environment; secrets are masked."""
@@ -116,7 +108,7 @@ def show(
 
     # As JSON, because that is where pydantic masks secrets.
     shown = _mask_addresses(load_settings(settings_file).model_dump(mode="json"))
-    if form is ConfigFormat.JSON:
+    if form == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(shown), indent=2).decode())
         return
     from ruamel.yaml import YAML

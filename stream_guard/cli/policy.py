@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,14 +16,8 @@ if TYPE_CHECKING:
     from stream_guard.registry import Registry
 
 
-class Described(StrEnum):
-    """What there is a schema of."""
-
-    POLICY = "policy"
-
-
 def schema(
-    what: Annotated[Described, typer.Argument(help="What to describe.")] = Described.POLICY,
+    what: Annotated[Literal["policy"], typer.Argument(help="What to describe.")] = "policy",
     settings_file: SettingsFile = None,
 ) -> None:
     """Print the JSON Schema of policies with the kinds that are installed, for editors."""

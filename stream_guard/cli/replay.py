@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from stream_guard.cli.forms import FailOnSeverity, FindingFormat, Pace, ReplayJobs
+from stream_guard.cli.forms import FailOn, FindingFormat, Pace, ReplayJobs
 from stream_guard.cli.run import say_counts, set_up, stop_on_signals
 from stream_guard.commands import AllowUnjudged, Checkpoint, LogForm, PolicyFile, SettingsFile, SourceFormat
 from stream_guard.errors import SettingsError
@@ -24,7 +24,7 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     stop: Annotated[
         str | None, typer.Option("--to", help="Only events before this time; of a topic, records, or an offset.")
     ] = None,
-    pace: Annotated[Pace, typer.Option(help="As fast as possible, or as it happened.")] = Pace.FULL,
+    pace: Annotated[Pace, typer.Option(help="As fast as possible, or as it happened.")] = "full",
     speed: Annotated[float, typer.Option(min=0.001, help="With --pace original: this many times faster.")] = 1.0,
     jobs: ReplayJobs = "1",
     checkpoint: Checkpoint = None,
@@ -38,10 +38,8 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
     emit: Annotated[
         list[str] | None, typer.Option("--emit", help="Send the alerts to this sink too, as run does; may be repeated.")
     ] = None,
-    form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = FindingFormat.TABLE,
-    fail_on: Annotated[
-        FailOnSeverity, typer.Option(help="Findings this severe, or more, make the exit code 1.")
-    ] = FailOnSeverity.NONE,
+    form: Annotated[FindingFormat, typer.Option("--format", help="How to print the findings.")] = "table",
+    fail_on: FailOn = "none",
     allow_inconclusive: AllowUnjudged = False,
     source_format: SourceFormat = "auto",
     log_format: LogForm = None,
@@ -76,5 +74,5 @@ def replay(  # noqa: PLR0913, PLR0917  # as many as a user may say
             typer.echo(str(warning), err=True)
         replayed = run_job(job, assembly, emit or (), form, (pace, speed), stopping)
         say_counts(replayed.summary.counts, replayed.dead_letters)
-        say_at_end(rules, replayed.summary.counts, recorded=True, as_json=form is not FindingFormat.TABLE)
+        say_at_end(rules, replayed.summary.counts, recorded=True, as_json=form != "table")
     end(replayed, fail_on, allow_inconclusive=allow_inconclusive, checkpoint=checkpoint)

@@ -54,7 +54,7 @@ def _end_of(stop: str | None) -> float:
 def jobs_for(wanted: str, policy: Policy, target: str, pace: Pace) -> int:
     """Return how many processes can share the replay, and say why when they are fewer than wanted."""
     jobs = count_jobs(wanted, policy, [target])
-    if jobs > 1 and pace is Pace.ORIGINAL:
+    if jobs > 1 and pace == "original":
         typer.echo("one process: at the original pace more than one would only wait together", err=True)
         return 1
     return jobs
@@ -78,7 +78,7 @@ def run_job(
     letters = assembly.open_dead_letters(None, job.form, counts)
     output = FindingOutput(job.load(assembly).version, form, assembly, counts, emit=emit, progress=progress)
     pace, speed = pacing
-    pacer = Pacer(speed, stop.wait) if pace is Pace.ORIGINAL else None
+    pacer = Pacer(speed, stop.wait) if pace == "original" else None
 
     def keep(found: list[Finding]) -> dict[str, int]:
         return output.keep([from_here(finding) for finding in found])

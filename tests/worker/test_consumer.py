@@ -13,8 +13,7 @@ from faust.types import TP
 
 from stream_guard.ports import Record
 from stream_guard.worker.changelog import FencedError
-from stream_guard.worker.kafka.consumer import BatchConsumer
-from stream_guard.worker.kafka.fetching import ConsumerThread
+from stream_guard.worker.kafka.consumer import BatchConsumer, ConsumerThread
 from stream_guard.worker.stages import FetchedBatch, TopicPartition
 from tests.worker.logs import MemoryLog, recover
 

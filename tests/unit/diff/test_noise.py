@@ -9,7 +9,7 @@ import pytest
 from stream_guard_diff import Diff, diff
 from stream_guard_diff.comparison import DiffOptions
 from stream_guard_diff.deciding import decide
-from stream_guard_diff.gate import FailOn, GateOn
+from stream_guard_diff.gate import FailOn
 from stream_guard_diff.judging import Thresholds, correct, deal, differences
 from stream_guard_diff.pairing import Stratum
 
@@ -139,9 +139,9 @@ def test_a_rule_that_more_sessions_break_blocks_and_swapping_the_sides_makes_it_
     old, new = run(1, TASKS), run(2, TASKS, plant=edit_calls(rename_tool), share=0.25)
     worse = diff(old, new, axes=AXES, policy=policy)
     better = diff(new, old, axes=AXES, policy=policy)
-    assert decide(worse.report, GateOn.POLICY).trips
-    assert "no-refund" in decide(worse.report, GateOn.POLICY).verdict
-    assert not decide(better.report, GateOn.POLICY).trips
+    assert decide(worse.report, "policy").trips
+    assert "no-refund" in decide(worse.report, "policy").verdict
+    assert not decide(better.report, "policy").trips
     assert len(worse.report.regressions) == len(better.report.fixes) == TASKS // 4
     assert not worse.report.fixes
     assert not better.report.regressions
@@ -152,16 +152,16 @@ def test_a_rule_that_more_sessions_break_blocks_and_swapping_the_sides_makes_it_
 def test_a_rule_that_every_session_breaks_anew_blocks_however_few_there_are(pairs: int) -> None:
     policy = load_policy(NO_REFUND, build_registry(), file="policy.yaml")
     new = run(2, pairs, plant=edit_calls(rename_tool), share=1.0)
-    assert decide(diff(run(1, pairs), new, axes=AXES, policy=policy).report, GateOn.POLICY).trips
+    assert decide(diff(run(1, pairs), new, axes=AXES, policy=policy).report, "policy").trips
 
 
 def test_a_rule_in_one_session_is_chance_unless_none_is_allowed() -> None:
     policy = load_policy(NO_REFUND, build_registry(), file="policy.yaml")
     plant = edit_calls(rename_tool)
     once = compared(plant, 1 / TASKS, policy=policy)
-    assert not decide(once.report, GateOn.POLICY).trips
+    assert not decide(once.report, "policy").trips
     none = DiffOptions(thresholds=Thresholds({"no-refund": 0.0}))
-    assert decide(compared(plant, 1 / TASKS, policy=policy, options=none).report, GateOn.POLICY).trips
+    assert decide(compared(plant, 1 / TASKS, policy=policy, options=none).report, "policy").trips
 
 
 @pytest.mark.long

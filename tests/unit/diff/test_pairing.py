@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stream_guard_diff.gate import PairBy
 from stream_guard_diff.pairing import Pairing, best_pairs, pair_trails
 from stream_guard_diff.trails import SessionTrail, read_trails
 
@@ -93,7 +92,7 @@ def test_without_anything_to_pair_by_the_sides_are_two_samples() -> None:
         ("samples", 5, 6)
     ]
     assert found.strata[0].pairs == ()
-    by_position = pair_trails(old, new, by=PairBy.POSITION)
+    by_position = pair_trails(old, new, by="position")
     assert [stratum.pairs for stratum in by_position.strata] == [((place, place),) for place in range(5)]
     assert len(by_position.left_out) == 1
 
