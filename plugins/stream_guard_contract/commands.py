@@ -308,8 +308,6 @@ def make_setups(
     )
     if setup.is_http and (setup.tools or setup.model) and not proxy_port:
         raise SettingsError("an HTTP agent has to know where the proxies are; name their port with --proxy-port")
-    if not setup.is_http:
-        sys.path.insert(0, str(Path.cwd()))  # module:callable is found from the current folder
     return worker_setups(setup, workers, agents)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from multiprocessing.queues import SimpleQueue
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
@@ -90,6 +91,7 @@ class AgentDriver:
         self._active = active
         self._http_thread: HttpThread | None = None
         self._saved_environment: dict[str, str | None] = {}
+        self._folder = ""  # in front of the path while there is a Python agent
         self.url = ""  # of the proxies; empty without any
         if setup.is_http or setup.tools or setup.model:
             try:
@@ -103,7 +105,7 @@ class AgentDriver:
                 active.is_model_proxied = bool(setup.model)
             self.agent = self._open_agent(setup)
         except BaseException:
-            self._close_proxies()
+            self._put_back()
             raise
 
     def run_session(self, planned: PlannedSession) -> bytes:
@@ -160,9 +162,9 @@ class AgentDriver:
         return not (first.error or second.error) and first.text.strip() != second.text.strip()
 
     def close(self) -> None:
-        """Close the agent and the proxies."""
+        """Close the agent and the proxies, and put back the environment and the path."""
         self.agent.close()
-        self._close_proxies()
+        self._put_back()
 
     def __enter__(self) -> Self:
         return self
@@ -180,14 +182,20 @@ class AgentDriver:
             self._set_variable(TOOLS_VARIABLE, f"{self.url}/tools")
         if setup.model:
             self._set_variable(MODEL_VARIABLE, f"{self.url}/v1")
+        # module:callable is found from the current folder. In front only now: a worker takes over the path and would
+        # import stream_guard from that folder too, where a checkout may lie; compiled modules beside plain ones crash.
+        self._folder = str(Path.cwd())
+        sys.path.insert(0, self._folder)
         return PythonAgent(setup.agent)
 
     def _set_variable(self, name: str, value: str) -> None:
         self._saved_environment[name] = os.environ.get(name)
         os.environ[name] = value
 
-    def _close_proxies(self) -> None:
+    def _put_back(self) -> None:
         self._active.is_model_proxied = False
+        if self._folder and self._folder in sys.path:
+            sys.path.remove(self._folder)
         for name, value in self._saved_environment.items():
             os.environ.pop(name)
             if value is not None:
@@ -239,15 +247,14 @@ def run_in_processes(setups: Sequence[AgentSetup], plan: Sequence[PlannedSession
     queue = context.SimpleQueue()
     for setup in setups:
         queue.put(setup)
-    with ProcessPoolExecutor(len(setups), context, _start_worker, (queue, list(sys.path))) as pool:
+    with ProcessPoolExecutor(len(setups), context, _start_worker, (queue,)) as pool:
         yield from pool.map(_run_planned, plan)
 
 
 _DRIVERS: Final[list[AgentDriver | StreamGuardError]] = []  # in a worker process: its driver, or why it has none
 
 
-def _start_worker(queue: SimpleQueue[AgentSetup], path: list[str]) -> None:
-    sys.path[:] = path
+def _start_worker(queue: SimpleQueue[AgentSetup]) -> None:
     try:
         driver = AgentDriver(queue.get())
         driver.agent.check()

@@ -60,7 +60,6 @@ class Run(Protocol):
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command in this process, which takes a tenth of the time of another."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     market.reset()
 
     def command(*options: str, **changes: Any) -> Done:
@@ -108,6 +107,17 @@ def test_what_was_recorded_is_scored_alike_and_never_written_over(run: Run) -> N
     again = run("run", "--record", "run.jsonl")
     assert again.returncode == 2
     assert "is there already" in again.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_only_the_agent_is_imported_from_the_current_folder_and_only_while_it_runs(run: Run, workers: str) -> None:
+    package, path = Path("stream_guard"), list(sys.path)
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('of another build')")
+    Path("of_this_folder.py").write_text("def reset(): pass\ndef answer(prompt): return 'According to me.'\n")
+    agent = {**CONTRACT["agent"], "endpoint": "of_this_folder:answer", "reset_function": "of_this_folder:reset"}
+    done = run("run", "--scenario", "calm", "--workers", workers, agent=agent)
+    assert (done.returncode, sys.path) == (0, path), done.stderr
 
 
 def test_an_agent_that_remembers_and_cannot_be_reset_is_warned_about_once(run: Run) -> None:
