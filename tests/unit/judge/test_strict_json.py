@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stream_guard._native import twins
 from stream_guard.judge import json_values
 from stream_guard.judge.json_values import check_json
+from tests.native import twins
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5),
