@@ -8,20 +8,19 @@ from typing import Any, Final, get_args
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from stream_guard.history import alert_rows, incidents, inquiries, kept_events, verdicts
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert
 from stream_guard.history.incidents import Incident, Status
-from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.verdicts import WORDS
 from stream_guard.judge.model import Severity
 from stream_guard.page import charts
 from stream_guard.page.live import Watched
 from stream_guard.page.parts import HEADERS, PageTools
 from stream_guard.page.reviews_view import waiting_about
-from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, identify, local_target, who
+from stream_guard.page.sign_in import answerer, back, first_of, identify, local_target, who
 from stream_guard.page.steps import steps_to
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
@@ -206,17 +205,14 @@ class IncidentViews:
         fields = await self._tools.forms.read(request)
         identity, found = who(request), await run_in_threadpool(self._find, request)
         by, note, answer = answerer(identity, fields), first_of(fields, "note")[:2000], first_of(fields, "answer")
-        try:
-            if answer == "solve":
-                said = {"by": by, "note": note, "tenant": identity.tenant, "via": identity.via}
-                await run_in_threadpool(incidents.solve, self._database, found.id, time=time.time(), **said)
-            else:
-                entries = await run_in_threadpool(incidents.timeline, self._database, found.id, _ENTRIES)
-                for entry in entries:
-                    if entry.alert_id:
-                        await self._give(entry.alert_id, answer, by, note, identity)
-        except AnswerRefusedError as error:
-            raise RequestRefused(404 if error.missing else 409, str(error)) from None
+        if answer == "solve":
+            said = {"by": by, "note": note, "tenant": identity.tenant, "via": identity.via}
+            await run_in_threadpool(incidents.solve, self._database, found.id, time=time.time(), **said)
+        else:
+            entries = await run_in_threadpool(incidents.timeline, self._database, found.id, _ENTRIES)
+            for entry in entries:
+                if entry.alert_id:
+                    await self._give(entry.alert_id, answer, by, note, identity)
         return back(f"/incidents/{found.id}", by, identity)
 
     async def judge(self, request: Request) -> Response:
@@ -224,10 +220,7 @@ class IncidentViews:
         fields = await self._tools.forms.read(request)
         identity = who(request)
         by, note = answerer(identity, fields), first_of(fields, "note")[:2000]
-        try:
-            await self._give(request.path_params["id"], first_of(fields, "answer"), by, note, identity)
-        except AnswerRefusedError as error:
-            raise RequestRefused(404 if error.missing else 409, str(error)) from None
+        await self._give(request.path_params["id"], first_of(fields, "answer"), by, note, identity)
         return back(local_target(first_of(fields, "next") or request.url.path), by, identity)
 
     async def _give(self, alert_id: str, word: str, by: str, note: str, identity: Identity) -> None:
@@ -242,14 +235,6 @@ class IncidentViews:
         if found is None:
             raise RequestRefused(404, "There is no incident of that id.")
         return found
-
-
-def back(path: str, by: str, identity: Identity) -> Response:
-    """Return to a page after an answer; a name that was typed is remembered."""
-    response = RedirectResponse(path, 303)
-    if not identity.name:
-        response.set_cookie(NAME_COOKIE, by.encode("ascii", "ignore").decode(), httponly=True, samesite="strict")
-    return response
 
 
 def _place(text: str) -> tuple[float, str] | None:

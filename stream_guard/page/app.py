@@ -23,6 +23,7 @@ from stream_guard.errors import StoreError
 from stream_guard.guard.reviews import Reviews
 from stream_guard.history.database import Database, open_database
 from stream_guard.history.kept_events import EventKeeper
+from stream_guard.history.records import AnswerRefusedError
 from stream_guard.http.server import ServerThread, make_config
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.spec import Policy
@@ -198,6 +199,8 @@ class _Static(StaticFiles):
 def _explain(tools: PageTools) -> Callable[[Request, Exception], Any]:
     async def show(request: Request, error: Exception) -> Response:
         status: int = getattr(error, "status", getattr(error, "status_code", 503))
+        if isinstance(error, AnswerRefusedError):
+            status = 404 if error.missing else 409
         text = str(error) if not isinstance(error, HTTPException) else _TEXTS.get(status, str(error))
         headers = getattr(error, "headers", None) or {}
         if "stream_guard_page_identity" not in request.scope:

@@ -25,7 +25,7 @@ from stream_guard.history.database import Database
 from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy
 from stream_guard.page.parts import HEADERS, PageTools
-from stream_guard.page.sign_in import first_of, who
+from stream_guard.page.sign_in import first_of, require_all_tenants
 from stream_guard.policy.convert import to_yaml
 from stream_guard.policy.load import load_policy
 from stream_guard.serve.bodies import RequestRefused
@@ -50,12 +50,12 @@ class PolicyViews:
 
     def show(self, request: Request) -> Response:
         """Show the policy in force."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         return self._page(request, self._text(), warnings=self._parts.policy().warnings)
 
     async def edit(self, request: Request) -> Response:
         """Check an edit, and replay what was kept by both policies."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         fields = await self._tools.forms.read(request)
         text, hours = first_of(fields, "text").replace("\r\n", "\n"), first_of(fields, "hours")
         if len(text) > _LARGEST:
@@ -150,11 +150,6 @@ def _summary(found: Backtest) -> dict[str, Any]:
     }
 
 
-def _require_all_tenants(request: Request) -> None:
-    if who(request).tenant:
-        raise RequestRefused(403, "This is about all tenants; it takes a token that belongs to none.")
-
-
 # The view of reports: what diff, contract and compliance wrote into a folder, each shown as it is and shut in.
 
 
@@ -198,14 +193,14 @@ class ReportViews:
 
     def listing(self, request: Request) -> Response:
         """Show which reports there are, the latest first."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         return self._tools.templates.page(
             request, "reports.html", reports=self._files(), folder="" if self._folder is None else str(self._folder)
         )
 
     def report(self, request: Request) -> Response:
         """Show one report, in a frame."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         file = self._find(request.path_params["name"])
         page = self._tools.templates.page(request, "report.html", file_name=file.name, product=_product(file.name))
         page.headers["Content-Security-Policy"] = f"{HEADERS['Content-Security-Policy']}; frame-src 'self'"
@@ -213,7 +208,7 @@ class ReportViews:
 
     def content(self, request: Request) -> Response:
         """Return what the report says."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         file = self._find(request.path_params["name"])
         return Response(file.read_bytes(), headers=_SHUT_IN, media_type=_TYPES[file.suffix])
 

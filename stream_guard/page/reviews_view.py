@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from stream_guard.guard.reviews import Review
@@ -18,7 +18,7 @@ from stream_guard.history.bypasses import shape_of
 from stream_guard.history.incidents import Incident
 from stream_guard.history.records import AnswerRefusedError, digest_of
 from stream_guard.page.parts import PageTools
-from stream_guard.page.sign_in import NAME_COOKIE, answerer, first_of, who
+from stream_guard.page.sign_in import answerer, back, first_of, who
 from stream_guard.page.steps import steps_before_call
 from stream_guard.serve.access import Identity
 from stream_guard.serve.bodies import RequestRefused
@@ -108,11 +108,8 @@ class ReviewViews:
         by = answerer(identity, fields)
         work = self._work(first_of(fields, "answer"), identity, first_of(fields, "digest"))
         said = {"by": by, "note": first_of(fields, "note")[:2000], "tenant": identity.tenant, "via": identity.via}
-        try:
-            await run_in_threadpool(work, name, **said)
-        except AnswerRefusedError as error:
-            raise RequestRefused(404 if error.missing else 409, str(error)) from None
-        return _back(f"/reviews/{name}", by, identity)
+        await run_in_threadpool(work, name, **said)
+        return back(f"/reviews/{name}", by, identity)
 
     async def answer_batch(self, request: Request) -> Response:
         """Take one answer to several reviews, each with the digest of what was shown."""
@@ -134,7 +131,7 @@ class ReviewViews:
         if refused:
             text = f"{len(chosen) - len(refused)} of {len(chosen)} were answered; {'; '.join(refused[:5])}"
             raise RequestRefused(409, text)
-        return _back("/reviews", by, identity)
+        return back("/reviews", by, identity)
 
     async def open_bypass(self, request: Request) -> Response:
         """Let attempts of one shape through for a while; every one is recorded."""
@@ -148,11 +145,8 @@ class ReviewViews:
         if not note:
             raise RequestRefused(422, "say why these attempts need no person for a while: the note")
         grant = bypasses.Grant(by=by, note=note, via=identity.via, tenant=identity.tenant, seconds=60 * int(minutes))
-        try:
-            await run_in_threadpool(self._reviews.bypass, review, grant)
-        except AnswerRefusedError as error:
-            raise RequestRefused(404 if error.missing else 409, str(error)) from None
-        return _back("/reviews", by, identity)
+        await run_in_threadpool(self._reviews.bypass, review, grant)
+        return back("/reviews", by, identity)
 
     async def end_bypass(self, request: Request) -> Response:
         """End a bypass before its time."""
@@ -160,13 +154,10 @@ class ReviewViews:
         identity = who(request)
         _require(identity, "reviewer", "operator")
         by = answerer(identity, fields)
-        try:
-            await run_in_threadpool(
-                bypasses.end, self._database, request.path_params["id"], by=by, now=time.time(), tenant=identity.tenant
-            )
-        except AnswerRefusedError as error:
-            raise RequestRefused(404 if error.missing else 409, str(error)) from None
-        return _back("/reviews", by, identity)
+        await run_in_threadpool(
+            bypasses.end, self._database, request.path_params["id"], by=by, now=time.time(), tenant=identity.tenant
+        )
+        return back("/reviews", by, identity)
 
     def _work(self, answer: str, identity: Identity, digest: str) -> Callable[..., Any]:
         if answer == "approve":
@@ -190,13 +181,6 @@ def waiting_about(tools: PageTools, session_id: str, rule_id: str, tenant: str) 
 def _require(identity: Identity, *roles: str) -> None:
     if not identity.roles.intersection(roles):
         raise RequestRefused(403, f"This takes the token of a {' or an '.join(roles)}.")
-
-
-def _back(path: str, by: str, identity: Identity) -> Response:
-    response = RedirectResponse(path, 303)
-    if not identity.name:  # remembered, so that it need not be typed again
-        response.set_cookie(NAME_COOKIE, by.encode("ascii", "ignore").decode(), httponly=True, samesite="strict")
-    return response
 
 
 def _groups(reviews: list[Review]) -> list[ReviewGroup]:

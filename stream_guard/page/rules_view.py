@@ -21,14 +21,13 @@ from stream_guard.history import alert_rows, inquiries, kept_events, lessons, ve
 from stream_guard.history.alert_rows import AlertFilter, NotedAlert, column
 from stream_guard.history.inquiries import AskedInquiry
 from stream_guard.history.lessons import KeptLesson, LessonState
-from stream_guard.history.records import AnswerRefusedError
 from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import Verdict, VerdictCounts
 from stream_guard.judge.spec import RuleSpec
 from stream_guard.page import charts
 from stream_guard.page.parts import PageTools
 from stream_guard.page.parts import span as duration
-from stream_guard.page.sign_in import answerer, first_of, who
+from stream_guard.page.sign_in import answerer, first_of, require_all_tenants, who
 from stream_guard.serve.bodies import RequestRefused
 
 SPANS: Final = {"24h": 86_400, "7d": 7 * 86_400, "30d": 30 * 86_400}
@@ -288,7 +287,7 @@ class LearnedViews:
 
     def listing(self, request: Request) -> Response:
         """Show every learned rule; those that wait for an answer first."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         rows = self._rows()
         states = ("open", "accepted", "refused")
         groups = [(state, [row for row in rows if row.lesson.state == state]) for state in states]
@@ -296,7 +295,7 @@ class LearnedViews:
 
     async def answer(self, request: Request) -> Response:
         """Take an answer to one rule."""
-        _require_all_tenants(request)
+        require_all_tenants(request)
         fields = await self._tools.forms.read(request)
         identity = who(request)
         state = _ANSWERS.get(first_of(fields, "answer"))
@@ -304,10 +303,7 @@ class LearnedViews:
             raise RequestRefused(422, "the answer is accept, refuse or open")
         said = {"by": answerer(identity, fields), "note": first_of(fields, "note")[:2000], "via": identity.via}
         name = first_of(fields, "rule")
-        try:
-            await run_in_threadpool(lessons.decide, self._database, name, state, time=time.time(), **said)
-        except AnswerRefusedError as error:
-            raise RequestRefused(404, str(error)) from None
+        await run_in_threadpool(lessons.decide, self._database, name, state, time=time.time(), **said)
         return RedirectResponse("/learned", 303)
 
     def _rows(self) -> list[LessonRow]:
@@ -322,8 +318,3 @@ class LearnedViews:
             )
             for lesson in lessons.listing(self._database)
         ]
-
-
-def _require_all_tenants(request: Request) -> None:
-    if who(request).tenant:
-        raise RequestRefused(403, "This is about all tenants; it takes a token that belongs to none.")

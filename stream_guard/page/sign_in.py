@@ -65,6 +65,12 @@ def who(request: Request) -> Identity:
     return found
 
 
+def require_all_tenants(request: Request) -> None:
+    """Refuse whoever belongs to one tenant."""
+    if who(request).tenant:
+        raise RequestRefused(403, "This is about all tenants; it takes a token that belongs to none.")
+
+
 def _refusal(request: Request, refused: JSONResponse) -> Response:
     if refused.status_code != 401:  # not by this name of the machine: no token would help
         return refused
@@ -90,7 +96,7 @@ class Forms:
     async def read(self, request: Request) -> dict[str, list[str]]:
         """Return the fields of a form; RequestRefused when it is not one of ours."""
         fields = await read_fields(request)
-        if not hmac.compare_digest(_first(fields, "csrf").encode(), self.mark(request).encode()):
+        if not hmac.compare_digest(first_of(fields, "csrf").encode(), self.mark(request).encode()):
             raise RequestRefused(403, "this form is not from this page, or is too old; go back, reload, and try again")
         return fields
 
@@ -131,10 +137,18 @@ def remember(response: Response, request: Request, token: str) -> None:
 
 def answerer(identity: Identity, fields: Mapping[str, list[str]]) -> str:
     """Return under which name somebody answers: the token's, or their word where there is none."""
-    name = identity.name or _first(fields, "by").strip()[:200]
+    name = identity.name or first_of(fields, "by").strip()[:200]
     if not name:
         raise RequestRefused(422, "say who answers: your name")
     return name
+
+
+def back(path: str, by: str, identity: Identity) -> Response:
+    """Return to a page after an answer; a name that was typed is remembered."""
+    response = RedirectResponse(path, 303)
+    if not identity.name:
+        response.set_cookie(NAME_COOKIE, by.encode("ascii", "ignore").decode(), httponly=True, samesite="strict")
+    return response
 
 
 def local_target(wanted: str) -> str:
@@ -142,8 +156,6 @@ def local_target(wanted: str) -> str:
     return wanted if wanted.startswith("/") and not wanted.startswith(("//", "/\\")) and wanted.isprintable() else "/"
 
 
-def _first(fields: Mapping[str, list[str]], name: str) -> str:
+def first_of(fields: Mapping[str, list[str]], name: str) -> str:
+    """Return a field of a form; nothing where it is left out."""
     return fields.get(name, [""])[0]
-
-
-first_of: Final = _first
