@@ -14,56 +14,54 @@ from stream_guard import AxisValues, Json, RecordedTurn, Sides, parse_json
 _DATE = re.compile(r"[-@](\d{8}|\d{4}-\d\d-\d\d)$")
 
 
-class Verbosity:
-    """The tokens of a response."""
+class _Axis:
+    """What most axes have in common."""
 
-    name: ClassVar[str] = "verbosity"
-    unit: ClassVar[str] = "tokens"
+    name: ClassVar[str]
+    unit: ClassVar[str] = ""
     statistic: ClassVar[Literal["median", "mean"]] = "median"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
     better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
+
+
+class Verbosity(_Axis):
+    """The tokens of a response."""
+
+    name = "verbosity"
+    unit = "tokens"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Compare the turns where both sides have the number."""
         return _both(sides, lambda turn: _tokens(turn, "output_tokens"))
 
 
-class Latency:
+class Latency(_Axis):
     """How long a response took."""
 
-    name: ClassVar[str] = "latency"
-    unit: ClassVar[str] = "ms"
-    statistic: ClassVar[Literal["median", "mean"]] = "median"
-    scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
-    better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
+    name = "latency"
+    unit = "ms"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Compare the turns where both sides have the number."""
         return _both(sides, lambda turn: _number(turn.response.get("latency_ms")))
 
 
-class Reasoning:
+class Reasoning(_Axis):
     """Thinking: its tokens, and its blocks where tokens are not counted."""
 
-    name: ClassVar[str] = "reasoning"
-    unit: ClassVar[str] = "tokens"
-    statistic: ClassVar[Literal["median", "mean"]] = "median"
-    scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
-    better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
+    name = "reasoning"
+    unit = "tokens"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Compare; a turn without a record of thinking counts as none."""
         return _both(sides, _thinking)
 
 
-class Cost:
+class Cost(_Axis):
     """What a turn costs, by a table of prices; without a price for a model, its turns are left out and flagged."""
 
-    name: ClassVar[str] = "cost"
-    unit: ClassVar[str] = "USD"
-    statistic: ClassVar[Literal["median", "mean"]] = "median"
-    scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
-    better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
+    name = "cost"
+    unit = "USD"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Compare the turns whose models have prices."""
@@ -114,13 +112,10 @@ def _cost(turn: RecordedTurn, prices: Mapping[str, Mapping[str, float]]) -> floa
 _WORDS = re.compile(r"[^\W_]+")
 
 
-class ResponseText:
+class ResponseText(_Axis):
     """The cosine of the words of two responses, rare words counting more; 1 for the same words."""
 
-    name: ClassVar[str] = "text"
-    unit: ClassVar[str] = ""
-    statistic: ClassVar[Literal["median", "mean"]] = "median"
-    scale: ClassVar[Literal["relative", "rate", "own"]] = "relative"
+    name = "text"
     better: ClassVar[Literal["lower", "higher", "same"]] = "higher"
 
     def measure(self, sides: Sides) -> AxisValues:
@@ -160,14 +155,11 @@ def _weigh(words: Counter[str], weights: dict[str, float]) -> dict[str, float]:
 # Axes about what was done: the tool calls of whole sessions, and how many turns there were.
 
 
-class Trajectory:
+class Trajectory(_Axis):
     """The edit distance between the sequences of tool calls, arguments included: 0 is the same, 1 nothing alike."""
 
-    name: ClassVar[str] = "trajectory"
-    unit: ClassVar[str] = ""
-    statistic: ClassVar[Literal["median", "mean"]] = "median"
+    name = "trajectory"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "rate"
-    better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Measure turn by turn, and as the headline over whole sessions.
@@ -201,11 +193,11 @@ class Trajectory:
         )
 
 
-class Turns:
+class Turns(_Axis):
     """How many turns the candidate has: dropped and extra ones count as shares of the longer session."""
 
-    name: ClassVar[str] = "turns"
-    unit: ClassVar[str] = "turns"
+    name = "turns"
+    unit = "turns"
     statistic: ClassVar[Literal["median", "mean"]] = "mean"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "own"
     better: ClassVar[Literal["lower", "higher", "same"]] = "same"
@@ -250,11 +242,10 @@ def distance(old: Sequence[str], new: Sequence[str]) -> float:
 # Axes about conduct: refusals, how turns stop, and whether answers keep their form.
 
 
-class Refusals:
+class Refusals(_Axis):
     """The share of turns in which the agent declines. More is worse, and so is less: it may now do what it must not."""
 
-    name: ClassVar[str] = "refusals"
-    unit: ClassVar[str] = ""
+    name = "refusals"
     statistic: ClassVar[Literal["median", "mean"]] = "mean"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "rate"
     better: ClassVar[Literal["lower", "higher", "same"]] = "same"
@@ -267,14 +258,12 @@ class Refusals:
         )
 
 
-class StopReasons:
+class StopReasons(_Axis):
     """The share of turns that stop for another reason than they did."""
 
-    name: ClassVar[str] = "stop_reasons"
-    unit: ClassVar[str] = ""
+    name = "stop_reasons"
     statistic: ClassVar[Literal["median", "mean"]] = "mean"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "rate"
-    better: ClassVar[Literal["lower", "higher", "same"]] = "lower"
 
     def measure(self, sides: Sides) -> AxisValues:
         """Count the turns whose reason changed."""
@@ -282,11 +271,10 @@ class StopReasons:
         return AxisValues(baseline=(0.0,) * len(changed), candidate=changed)
 
 
-class Conformance:
+class Conformance(_Axis):
     """The share of structured answers that keep their form: JSON stays JSON, a tool keeps its arguments' names."""
 
-    name: ClassVar[str] = "conformance"
-    unit: ClassVar[str] = ""
+    name = "conformance"
     statistic: ClassVar[Literal["median", "mean"]] = "mean"
     scale: ClassVar[Literal["relative", "rate", "own"]] = "rate"
     better: ClassVar[Literal["lower", "higher", "same"]] = "higher"
