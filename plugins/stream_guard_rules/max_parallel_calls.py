@@ -31,7 +31,6 @@ class MaxParallelCalls(sg.Rule[MaxParallelCallsParams, MaxParallelCallsState]):
     """
 
     kind = "max_parallel_calls"
-    state_limit = 1024
     examples = (
         sg.Example(
             claim="the second call of one response is a hit",

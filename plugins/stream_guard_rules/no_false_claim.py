@@ -45,7 +45,6 @@ class NoFalseClaim(sg.Rule[NoFalseClaimParams, NoFalseClaimState]):
     """
 
     kind = "no_false_claim"
-    state_limit = 1024
     examples = (
         sg.Example(
             claim="a claim without the call is a hit",

@@ -44,7 +44,6 @@ class NoHandoffLoop(sg.Rule[NoHandoffLoopParams, NoHandoffLoopState]):
     """
 
     kind = "no_handoff_loop"
-    state_limit = 1024
     examples = (
         sg.Example(
             claim="a circle that is closed twice is a hit",

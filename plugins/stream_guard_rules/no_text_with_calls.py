@@ -21,7 +21,6 @@ class NoTextWithCalls(sg.Rule[sg.Params, NoTextWithCallsState]):
     """
 
     kind = "no_text_with_calls"
-    state_limit = 1024
     examples = (
         sg.Example(
             claim="a response that talks and calls is a hit",

@@ -55,13 +55,6 @@ class AppriseSink(Sink):
             self._told.add(alert.alert_id)
         self._told.clear()
 
-    def flush(self) -> int:
-        """Nothing is buffered."""
-        return 0
-
-    def close(self) -> None:
-        """Nothing is open between messages."""
-
 
 def defuse(text: str) -> str:
     """Return a text that calls nobody: a space stands between the sign and the name."""

@@ -42,7 +42,7 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
     settings_file: SettingsFile = None,
 ) -> None:
     """Look at a broker, its topics, a gate, sinks, or say what is installed; exit 1 when something must be mended."""
-    from stream_guard.doctor.topics import Status, check_installation, examine
+    from stream_guard.doctor.topics import check_installation, examine
     from stream_guard.running.assembly import Assembly
     from stream_guard.settings import load_settings
 
@@ -63,20 +63,20 @@ def doctor(  # noqa: PLR0913, PLR0917  # as many as a user may say
         checks += examine(address, companions, settings, decoder, size)
     checks += _look_at_sinks(alerts or (), settings, send_test=send_test)
     _show(checks, form)
-    if any(check.about in ("broker", "login") and check.status is Status.FAIL for check in checks):
+    if any(check.about in ("broker", "login") and check.status == "fail" for check in checks):
         raise typer.Exit(INFRASTRUCTURE)
-    if any(check.status is Status.FAIL for check in checks):
+    if any(check.status == "fail" for check in checks):
         raise typer.Exit(FINDINGS)
 
 
 def _probe(target: str, settings: Settings) -> Check:
     """Whether a gate blocks what must be blocked."""
-    from stream_guard.doctor.topics import Check, Status, probe
+    from stream_guard.doctor.topics import Check, probe
 
     problem = probe(target, settings.api.read_token())
     if problem:
-        return Check("gate", Status.FAIL, problem, "see that the gate is registered, and that agents use this one")
-    return Check("gate", Status.OK, f"{target} blocked the probe")
+        return Check("gate", "fail", problem, "see that the gate is registered, and that agents use this one")
+    return Check("gate", "ok", f"{target} blocked the probe")
 
 
 def _look_at_sinks(targets: Sequence[str], settings: Settings, *, send_test: bool) -> list[Check]:
@@ -102,10 +102,10 @@ def _show(checks: list[Check], form: ListFormat) -> None:
         printed.add_column(heading, overflow="fold")
     for check in checks:
         # Text, not str: what records say may look like markup.
-        status = Text(check.status.value, style=_STYLES[check.status.value])
+        status = Text(check.status, style=_STYLES[check.status])
         printed.add_row(check.about, status, Text(check.found), Text(check.advice))
     Console().print(printed)
 
 
 def _row(check: Check) -> dict[str, Any]:
-    return {"about": check.about, "status": check.status.value, "found": check.found, "advice": check.advice}
+    return {"about": check.about, "status": check.status, "found": check.found, "advice": check.advice}

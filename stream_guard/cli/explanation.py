@@ -15,9 +15,9 @@ from stream_guard.cli.recorded import RecordedSessions
 from stream_guard.cli.timeline import TimelinePrinter, file_of, near_miss_words
 from stream_guard.commands import ListFormat
 from stream_guard.errors import SettingsError
-from stream_guard.explaining import RuleAccount, SessionTimeline, TimelineEntry, TimelineFinding
 from stream_guard.explaining.rule_words import describe_rule
 from stream_guard.explaining.survey import RuleSurvey, survey_rule
+from stream_guard.explaining.timeline import RuleAccount, SessionTimeline, TimelineEntry, TimelineFinding
 from stream_guard.history import incidents
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.policy.classes import classes_of

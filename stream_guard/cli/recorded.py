@@ -12,8 +12,8 @@ import typer
 from stream_guard.cli.forms import find_name
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import SettingsError
-from stream_guard.explaining import SessionTimeline, follow_session
 from stream_guard.explaining.survey import SessionSurvey
+from stream_guard.explaining.timeline import SessionTimeline, follow_session
 from stream_guard.judge.model import Event
 from stream_guard.judge.spec import Policy
 from stream_guard.policy.message_parts import did_you_mean

@@ -10,7 +10,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from stream_guard.explaining import NearMiss, TimelineEntry, TimelineFinding
+from stream_guard.explaining.near_misses import NearMiss
+from stream_guard.explaining.timeline import TimelineEntry, TimelineFinding
 from stream_guard.reports.safe import visible
 
 STYLES: Final = {"critical": "bold white on red", "error": "bold red", "warning": "yellow", "info": "cyan"}

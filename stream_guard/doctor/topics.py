@@ -9,12 +9,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
 from secrets import token_hex
 from statistics import median
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -37,20 +36,12 @@ BEHIND: Final = 300.0  # median seconds between an event and its record before t
 PartitionOfKey: TypeAlias = Callable[[bytes, int], int]
 
 
-class Status(StrEnum):
-    """The result of one check."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check: what it is about, what it found, and what to do."""
 
     about: str
-    status: Status
+    status: Literal["ok", "warn", "fail"]
     found: str
     advice: str = ""
 
@@ -78,17 +69,17 @@ def check_partitions(partitions: Mapping[str, int], companions: Mapping[str, int
     counted = {**partitions, **companions}
     counts = ", ".join(f"{topic} has {count}" for topic, count in counted.items())
     if len(set(counted.values())) == 1:
-        return Check("partitions", Status.OK, counts)
+        return Check("partitions", "ok", counts)
     if len(set(partitions.values())) > 1:
         return Check(
             "partitions",
-            Status.WARN,
+            "warn",
             counts,
             "a session whose events come on more than one of these topics needs them to have equally many",
         )
     return Check(
         "partitions",
-        Status.FAIL,
+        "fail",
         counts,
         "give the table and re-key topics as many partitions as the events have; a key is elsewhere otherwise",
     )
@@ -97,9 +88,9 @@ def check_partitions(partitions: Mapping[str, int], companions: Mapping[str, int
 def check_sample(sample: Sample, partition_of_key: PartitionOfKey, now: float | None = None) -> Iterator[Check]:
     """Yield the checks of format, keys, content and clocks over the sample."""
     if not sample.records:
-        yield Check("records", Status.WARN, "there are none", "look again when something was produced")
+        yield Check("records", "warn", "there are none", "look again when something was produced")
         return
-    yield Check("records", Status.OK, f"looked at the newest {len(sample.records)}")
+    yield Check("records", "ok", f"looked at the newest {len(sample.records)}")
     yield _check_format(sample)
     if not sample.events:
         return
@@ -112,11 +103,11 @@ def check_sample(sample: Sample, partition_of_key: PartitionOfKey, now: float | 
 def _check_format(sample: Sample) -> Check:
     bad, total = len(sample.refused), len(sample.records)
     if not bad:
-        return Check("format", Status.OK, f"all {total} records can be read")
+        return Check("format", "ok", f"all {total} records can be read")
     reason, _ = Counter(sample.refused).most_common(1)[0]
     return Check(
         "format",
-        Status.FAIL if bad * 2 > total else Status.WARN,
+        "fail" if bad * 2 > total else "warn",
         f"{bad} of {total} records cannot be read: {reason}",
         "name the format with --from-format, or mend the producer; such records become dead letters",
     )
@@ -128,12 +119,12 @@ def _check_spread(sample: Sample) -> Check:
         places.setdefault(event.session_id, set()).add(record.origin)
     torn = {session: origins for session, origins in places.items() if len(origins) > 1}
     if not torn:
-        return Check("key spread", Status.OK, f"each of {len(places)} sessions is on one partition")
+        return Check("key spread", "ok", f"each of {len(places)} sessions is on one partition")
     session = min(torn)
     where = ", ".join(sorted(torn[session]))
     return Check(
         "key spread",
-        Status.FAIL,
+        "fail",
         f"{len(torn)} of {len(places)} sessions are on more than one partition: {session!r} on {where}",
         "let the producer use the session's id as the key, or have the worker re-key",
     )
@@ -146,14 +137,14 @@ def _check_keys(sample: Sample, partition_of_key: PartitionOfKey) -> Check:
     if keyless:
         return Check(
             "keys",
-            Status.FAIL,
+            "fail",
             f"{keyless} of {total} events have no key",
             "use the session's id as the key, or re-key",
         )
     if foreign:
         return Check(
             "keys",
-            Status.WARN,
+            "warn",
             f"the key of {foreign} of {total} events is not their session's id",
             "the worker has to re-key; better let the producer use the session's id",
         )
@@ -161,11 +152,11 @@ def _check_keys(sample: Sample, partition_of_key: PartitionOfKey) -> Check:
     if elsewhere:
         return Check(
             "keys",
-            Status.WARN,
+            "warn",
             f"{elsewhere} of {total} events are not where murmur2 puts their key",
             "set the producer's partitioner to murmur2 (librdkafka: murmur2_random), as all other clients here do",
         )
-    return Check("keys", Status.OK, "keys are session ids, placed by murmur2")
+    return Check("keys", "ok", "keys are session ids, placed by murmur2")
 
 
 def _is_at_home(record: Record, partitions: Mapping[str, int], partition_of_key: PartitionOfKey) -> bool:
@@ -176,10 +167,10 @@ def _is_at_home(record: Record, partitions: Mapping[str, int], partition_of_key:
 def _check_content(sample: Sample) -> Check:
     hollow = sum(not event.captured for _, event in sample.events)
     if not hollow:
-        return Check("content", Status.OK, "events carry their content")
+        return Check("content", "ok", "events carry their content")
     return Check(
         "content",
-        Status.WARN,
+        "warn",
         f"{hollow} of {len(sample.events)} events come without their content",
         "switch content capture on at the source; rules about texts and arguments are unevaluable without",
     )
@@ -191,7 +182,7 @@ def _check_clock(sample: Sample, now: float) -> Check:
     if len(timed) < total:
         return Check(
             "clock",
-            Status.WARN,
+            "warn",
             f"{total - len(timed)} of {total} events have no time",
             "have the source write one; rules about time are unevaluable without",
         )
@@ -199,7 +190,7 @@ def _check_clock(sample: Sample, now: float) -> Check:
     if ahead > AHEAD:
         return Check(
             "clock",
-            Status.FAIL,
+            "fail",
             f"the latest event is {ahead:.0f} s in the future",
             "set the producers' clocks, and ours; an early clock closes other sessions as idle",
         )
@@ -208,11 +199,11 @@ def _check_clock(sample: Sample, now: float) -> Check:
     if abs(usual) > BEHIND:
         return Check(
             "clock",
-            Status.WARN,
+            "warn",
             f"events are usually {usual:.0f} s older than their records",
             "fine for a replay; otherwise look at the exporter and at the producers' clocks",
         )
-    return Check("clock", Status.OK, f"events are usually {usual:.1f} s older than their records")
+    return Check("clock", "ok", f"events are usually {usual:.1f} s older than their records")
 
 
 # The checks of a broker and its topics: whether it answers and lets us in, what is there, and a sample of it.
@@ -239,7 +230,7 @@ def examine(
         yield from _say_refusal(error, servers)
         return
     try:
-        yield Check("broker", Status.OK, f"{','.join(servers)} answers")
+        yield Check("broker", "ok", f"{','.join(servers)} answers")
         yield _check_security(servers, kafka)
         counted = {
             topic: len(connection.client.partitions_for_topic(topic)) for topic in (*address.topics, *companions)
@@ -258,10 +249,10 @@ def examine(
 def _say_refusal(error: BrokerError, servers: tuple[str, ...]) -> Iterator[Check]:
     found, _, advice = str(error).rpartition("; ")
     if error.stage != "login":
-        yield Check("broker", Status.FAIL, found, advice)
+        yield Check("broker", "fail", found, advice)
         return
-    yield Check("broker", Status.OK, f"{','.join(servers)} answers")
-    yield Check("login", Status.FAIL, found, advice)
+    yield Check("broker", "ok", f"{','.join(servers)} answers")
+    yield Check("login", "fail", found, advice)
 
 
 def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
@@ -269,19 +260,19 @@ def _check_security(servers: tuple[str, ...], kafka: KafkaSettings) -> Check:
     asked = protocol.startswith("SASL")
     who = f"logged in as {describe_login(kafka)}" if asked else "no login by password"
     if protocol.endswith("SSL"):
-        return Check("login", Status.OK, f"{who}; encrypted")
+        return Check("login", "ok", f"{who}; encrypted")
     if all(server.startswith(_LOOPBACK) for server in servers):
-        return Check("login", Status.OK, f"{who}; not encrypted, on this machine")
+        return Check("login", "ok", f"{who}; not encrypted, on this machine")
     advice = "set kafka.security_protocol to SASL_SSL, or SSL with a certificate of our own"
-    return Check("login", Status.WARN, f"{who}; whoever is on the way can read and change everything", advice)
+    return Check("login", "warn", f"{who}; whoever is on the way can read and change everything", advice)
 
 
 def _check_topics(counted: Mapping[str, int]) -> Check:
     missing = [topic for topic, count in counted.items() if not count]
     if missing:
         advice = "create them, or ask for the right to read them"
-        return Check("topics", Status.FAIL, f"not there, or not for us: {', '.join(missing)}", advice)
-    return Check("topics", Status.OK, f"{', '.join(counted)} can be read")
+        return Check("topics", "fail", f"not there, or not for us: {', '.join(missing)}", advice)
+    return Check("topics", "ok", f"{', '.join(counted)} can be read")
 
 
 def _take_sample(
@@ -380,22 +371,22 @@ _ELSEWHERE: Final = "not a system that stream_guard is tested on: Linux is, and 
 
 def check_installation() -> Iterator[Check]:
     """Yield what is installed, and on what."""
-    yield Check("build", Status.OK, describe_build(), other_build())
+    yield Check("build", "ok", describe_build(), other_build())
     try:
         missing = _missing_extras()
     except PackageNotFoundError:
-        yield Check("extras", Status.WARN, f"{NAME} is not installed, only on the path", install_line())
+        yield Check("extras", "warn", f"{NAME} is not installed, only on the path", install_line())
     else:
         yield _check_extras(missing)
     lacks = _LACKS.get(sys.platform, _ELSEWHERE)
-    yield Check("system", Status.WARN if lacks else Status.OK, lacks or "everything works here")
+    yield Check("system", "warn" if lacks else "ok", lacks or "everything works here")
 
 
 def _check_extras(missing: dict[str, list[str]]) -> Check:
     present = ", ".join(sorted(extra for extra, packages in missing.items() if not packages)) or "none"
     absent = ", ".join(sorted(extra for extra, packages in missing.items() if packages)) or "none"
     advice = f"where you need one: {install_line('NAME')}" if absent != "none" else ""
-    return Check("extras", Status.OK, f"installed: {present}; not installed: {absent}", advice)
+    return Check("extras", "ok", f"installed: {present}; not installed: {absent}", advice)
 
 
 def _missing_extras() -> dict[str, list[str]]:
@@ -429,7 +420,7 @@ def check_sinks(ways: Mapping[str, RouteSettings], assembly: Assembly, *, send_t
         try:
             sink = assembly.open_sink(way.read_to(), route=way)
         except (SettingsError, SinkError) as error:
-            yield Check(about, Status.FAIL, f"cannot be opened: {error}", "mend the route, or what it leads to")
+            yield Check(about, "fail", f"cannot be opened: {error}", "mend the route, or what it leads to")
             continue
         found, advice = "can be opened", "" if send_test else _UNTRIED
         try:
@@ -437,9 +428,9 @@ def check_sinks(ways: Mapping[str, RouteSettings], assembly: Assembly, *, send_t
                 found, advice = sink.probe(), ""
             tried = f"; {_send_test(sink)}" if send_test else ""
         except SinkError as error:
-            yield Check(about, Status.FAIL, str(error), _ADVICE)
+            yield Check(about, "fail", str(error), _ADVICE)
         else:
-            yield Check(about, Status.OK, f"{found}{tried}", advice)
+            yield Check(about, "ok", f"{found}{tried}", advice)
 
 
 def _send_test(sink: Sink) -> str:

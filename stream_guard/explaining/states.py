@@ -15,7 +15,7 @@ import msgspec
 from stream_guard.judge.bound import overrides
 from stream_guard.judge.forgotten import Sketch
 from stream_guard.judge.model import Event, GateDecision, Json, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
-from stream_guard.judge.rule import ALL_MODES, NoState, Params, Rule, RuleType, State, Verdict
+from stream_guard.judge.rule import NoState, Params, Rule, RuleType, State, Verdict
 from stream_guard.judge.spec import Policy, RuleSpec
 from stream_guard.redaction import redact, redact_text
 from stream_guard.reports.safe import excerpt, visible
@@ -151,7 +151,6 @@ class EveryEvent(Rule[Params, NoState]):
     """Sees every event, and never fires."""
 
     kind = EVERY_EVENT
-    modes = ALL_MODES
 
     def __init__(self, params: Params, see: Callable[[Event], None]) -> None:
         super().__init__(params)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import stream_guard as sg
-from stream_guard.explaining import NearMiss, follow_session
-from stream_guard.explaining.near_misses import NearMisses
+from stream_guard.explaining.near_misses import NearMiss, NearMisses
 from stream_guard.explaining.survey import survey_rule
+from stream_guard.explaining.timeline import follow_session
 from stream_guard.judge.rule import RuleType
 from stream_guard.judge.spec import Policy
 from stream_guard.registry import build_registry

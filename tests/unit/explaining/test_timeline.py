@@ -12,8 +12,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.decoding.places import RecordPlaces
-from stream_guard.explaining import SessionTimeline, TimelineEntry, follow_session
 from stream_guard.explaining.states import StateWords
+from stream_guard.explaining.timeline import SessionTimeline, TimelineEntry, follow_session
 from stream_guard.registry import build_registry
 from stream_guard.running.batch import evaluate
 from stream_guard.testing import events

@@ -11,7 +11,8 @@ import pytest
 
 import stream_guard as sg
 from stream_guard.demo.sessions import sample_events
-from stream_guard.explaining import StateChange, follow_session, waypoints
+from stream_guard.explaining import waypoints
+from stream_guard.explaining.timeline import StateChange, follow_session
 from stream_guard.explaining.waypoints import FoldedSession, NumberedEvent
 from stream_guard.judge.model import Event
 from stream_guard.registry import build_registry
