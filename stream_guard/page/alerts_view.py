@@ -18,7 +18,7 @@ from stream_guard.history.verdicts import WORDS
 from stream_guard.judge.model import Severity
 from stream_guard.page import charts
 from stream_guard.page.live import Watched
-from stream_guard.page.parts import HEADERS, PageTools
+from stream_guard.page.parts import HEADERS, PageTools, Views
 from stream_guard.page.reviews_view import waiting_about
 from stream_guard.page.sign_in import answerer, back, first_of, identify, local_target, who
 from stream_guard.page.steps import steps_to
@@ -32,12 +32,11 @@ _DRAWN: Final = 16  # pictures of rows that are remembered
 _LOADED: Final = 500  # alerts after which older ones are a page of their own
 
 
-class AlertViews:
+class AlertViews(Views):
     """Alerts, live and one by one."""
 
     def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
+        super().__init__(tools)
         self._drawn: dict[tuple[tuple[int, ...], int], str] = {}  # only the thread of the streams looks at it
 
     def routes(self) -> list[Route]:
@@ -151,12 +150,8 @@ def number_in(request: Request, name: str) -> int | None:
 _ENTRIES: Final = 200  # of a timeline that are shown, and that one verdict may be for
 
 
-class IncidentViews:
+class IncidentViews(Views):
     """Incidents and what people say about them."""
-
-    def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
 
     def routes(self) -> list[Route]:
         """Return the addresses."""

@@ -280,3 +280,11 @@ class PageTools:
     templates: Templates
     live: LiveAlerts = field(repr=False)
     series: SeriesReader = field(repr=False)
+
+
+class Views:
+    """Some of the page's addresses, and what answers there."""
+
+    def __init__(self, tools: PageTools) -> None:
+        self._tools = tools
+        self._database = tools.parts.database

@@ -17,7 +17,7 @@ from stream_guard.history import bypasses, incidents, kept_events
 from stream_guard.history.bypasses import shape_of
 from stream_guard.history.incidents import Incident
 from stream_guard.history.records import AnswerRefusedError, digest_of
-from stream_guard.page.parts import PageTools
+from stream_guard.page.parts import PageTools, Views
 from stream_guard.page.sign_in import answerer, back, first_of, who
 from stream_guard.page.steps import steps_before_call
 from stream_guard.serve.access import Identity
@@ -39,13 +39,12 @@ class ReviewGroup(msgspec.Struct, frozen=True):
     whole: frozenset[str]  # the reviews whose arguments are all in the list: only those are answered from it
 
 
-class ReviewViews:
+class ReviewViews(Views):
     """Reviews and what people say about them."""
 
     def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
+        super().__init__(tools)
         self._reviews = tools.parts.reviews
-        self._database = tools.parts.database
 
     def routes(self) -> list[Route]:
         """Return the addresses."""

@@ -25,7 +25,7 @@ from stream_guard.history.tallies import What
 from stream_guard.history.verdicts import Verdict, VerdictCounts
 from stream_guard.judge.spec import RuleSpec
 from stream_guard.page import charts
-from stream_guard.page.parts import PageTools
+from stream_guard.page.parts import Views
 from stream_guard.page.parts import span as duration
 from stream_guard.page.sign_in import answerer, first_of, require_all_tenants, who
 from stream_guard.serve.bodies import RequestRefused
@@ -61,12 +61,8 @@ class ActivityRow(NamedTuple):
     chart: Markup
 
 
-class RuleViews:
+class RuleViews(Views):
     """Rules, agents and tools in numbers."""
-
-    def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -214,12 +210,8 @@ class JudgedAlert(msgspec.Struct, frozen=True):
     verdict: Verdict | None
 
 
-class JudgeViews:
+class JudgeViews(Views):
     """Inquiries to the judge, in numbers and one by one."""
-
-    def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
 
     def routes(self) -> list[Route]:
         """Return the addresses."""
@@ -274,12 +266,8 @@ class LessonRow(msgspec.Struct, frozen=True):
     said: VerdictCounts
 
 
-class LearnedViews:
+class LearnedViews(Views):
     """What was learned from recordings."""
-
-    def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
 
     def routes(self) -> list[Route]:
         """Return the addresses."""

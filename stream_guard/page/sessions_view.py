@@ -23,7 +23,7 @@ from stream_guard.history.kept_events import KeptSession
 from stream_guard.judge.spec import Policy
 from stream_guard.page import charts
 from stream_guard.page.alerts_view import number_in
-from stream_guard.page.parts import HEADERS, PageTools
+from stream_guard.page.parts import HEADERS, PageTools, Views
 from stream_guard.page.sign_in import who
 from stream_guard.page.steps import ShownEvent, place_of, places_of, step_of
 from stream_guard.serve.bodies import RequestRefused
@@ -46,12 +46,11 @@ _WORDS: Final = {
 }
 
 
-class SessionViews:
+class SessionViews(Views):
     """Sessions whose events are kept."""
 
     def __init__(self, tools: PageTools) -> None:
-        self._tools = tools
-        self._database = tools.parts.database
+        super().__init__(tools)
         self._states = StateReader(tools.parts.database)
         self._marks = MarkReader(tools.parts.database)
 
