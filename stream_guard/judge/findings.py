@@ -429,7 +429,7 @@ class Reporter:
         self._counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
         if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE, NO_RESPONSES):
-            evaluation.key_state.unevaluable.add(bound.number)
+            evaluation.key_state.unevaluable |= {bound.number}
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)
 

@@ -98,9 +98,13 @@ def event_identity(event: Event) -> tuple[str, str]:
     return given, _told_exactly(event)
 
 
-def count_attempt(told: Occurrences, call_id: str, tool: str, args: Json) -> int:
-    """Count an attempt at a tool with these arguments; return how many of these there were before in its session."""
-    return told.add(_hash(canonical((call_id, tool, {} if args is None else args))))
+def count_attempt(told: Occurrences, call_id: str, tool: str, args: Json) -> tuple[int, int]:
+    """Count an attempt at a tool with these arguments.
+
+    Return how many of these there were before in its session, and how many bytes it takes to tell of one.
+    """
+    data = canonical((call_id, tool, {} if args is None else args))
+    return told.add(_hash(data)), len(data)
 
 
 def attempt_identity(call: ToolCall) -> str:
@@ -175,8 +179,11 @@ def content_of(event: Event, timed: bool) -> bytes:
     Inline the time is the receiver's, and another at each delivery. The agent of an event may become known only when
     a recording is complete, so it counts only where there is no time.
     """
-    time = event.time if timed else None
-    told = (time, _told(event)) if time is not None else (None, event.agent, event.run_id, _told(event))
+    told: tuple[Json, ...] = _told(event)
+    if timed and event.time is not None:
+        told += (event.time,)
+    else:
+        told += (None, event.agent, event.run_id)
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
@@ -193,20 +200,19 @@ def _told(event: Event) -> tuple[Json, ...]:
     A turn that is sent again as history has what was said, and no longer its usage or its stop reason.
     """
     # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
-    told: tuple[Json, ...] = ("end",)
     if type(event) is Turn:
-        told = ("turn", event.response.get("content"))
-    elif type(event) is ToolCall:
+        return "turn", event.response.get("content")
+    if type(event) is ToolCall:
         if type(event.args) is str or event.contested:
             event = read_call(event)  # arguments that are still to be read make no other call of it
-        told = ("call", event.tool, event.call_id, event.args, event.contested)
-    elif type(event) is ToolResult:
-        told = ("result", event.call_id, event.status, event.output)
-    elif type(event) is UserMessage:
-        told = ("message", event.text)
-    elif type(event) is GateDecision:
-        told = ("decision", event.call_id, event.action)
-    return told
+        return "call", event.tool, event.call_id, event.args, event.contested
+    if type(event) is ToolResult:
+        return "result", event.call_id, event.status, event.output
+    if type(event) is UserMessage:
+        return "message", event.text
+    if type(event) is GateDecision:
+        return "decision", event.call_id, event.action
+    return ("end",)
 
 
 def _walked(told: object) -> bytes:
@@ -279,6 +285,9 @@ class Occurrences:
         self._floor, self._plain = floor, not counts
 
 
+_NO_IDS: Final[dict[int, int]] = {}  # of the sessions that have only one generation: nothing is added to an older one
+
+
 class SeenIds:
     """The last event ids in two generations: the older one is forgotten when the other is full.
 
@@ -292,11 +301,15 @@ class SeenIds:
     def __init__(self) -> None:
         self.seed = randbits(64)
         self._recent: dict[int, int] = {}
-        self._older: dict[int, int] = {}
+        self._older = _NO_IDS
 
     def add(self, event_id: str, content: int, most: int, /) -> bool:
         """Remember what an id stands for; False: it is known, and nothing changes. ``most`` fill a generation."""
-        key, recent = self._key(event_id), self._recent
+        recent = self._recent
+        try:
+            key = _hash(event_id.encode(), self.seed)
+        except UnicodeEncodeError:  # half of a surrogate pair, from a caller in this process
+            key = self._key(event_id)
         if key in recent or key in self._older:
             return False
         recent[key] = content
@@ -327,7 +340,4 @@ class SeenIds:
         self._older = dict(zip(older_keys, values[len(keys) :], strict=True))
 
     def _key(self, event_id: str) -> int:
-        try:
-            return _hash(event_id.encode(), self.seed)
-        except UnicodeEncodeError:  # half of a surrogate pair, from a caller in this process
-            return _hash(event_id.encode("utf-8", "surrogatepass"), self.seed)
+        return _hash(event_id.encode("utf-8", "surrogatepass"), self.seed)

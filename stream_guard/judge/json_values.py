@@ -30,6 +30,14 @@ def check_json(value: bytes, strict_keys: bool = True) -> None:
         _from_json(value, catch_duplicate_keys=strict_keys, allow_inf_nan=False)
 
 
+def written_alike(left: Json, right: Json) -> bool:
+    """Whether two values are the same to the byte: most that are equal are, and this takes a tenth of a comparison."""
+    try:
+        return _pack(left) == _pack(right)
+    except (OverflowError, ValueError, TypeError, RecursionError):  # what no encoder takes is compared part by part
+        return False
+
+
 def json_equal(left: Json, right: Json, _level: int = 0) -> bool:
     """Whether two JSON values are equal; true is not 1 and "5" is not 5, but 1 is 1.0, and NaN is NaN."""
     if type(left) is str:

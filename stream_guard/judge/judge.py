@@ -235,10 +235,35 @@ class Judge:
 
     def _place(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Fold an event when it is its turn, and let the shared clock follow it."""
+        time, clock, now = event.time, self.clock, session.now
+        if (
+            time is None
+            or not now <= time < now + self._idle
+            or time > clock.horizon
+            or session.waiting is not None
+            or self._lateness
+            or type(event) is SessionEnd
+        ):
+            return self._place_apart(event, session, out)
+        # Nearly every event: the next of its session.
+        shares_clock = self._shares_clock
+        if shares_clock and clock.now < time <= clock.passed:
+            clock.now = time
+        if session.timers:
+            self._engine.fire(session, time, out)
+        session.now = time
+        self._events[type(event)] += 1
+        counted = self._tracker.apply(event, session, out)
+        if shares_clock:
+            self._note_time(time, session, out)
+        return counted
+
+    def _place_apart(self, event: Event, session: Session, out: Findings) -> Counted | None:
+        """Fold an event that may not be the next of its session: it waits, is late, or follows a pause."""
         time, clock = event.time, self.clock
-        if time is None or (time > clock.horizon and not clock.is_credible(time)):
+        if time is None or not clock.is_credible(time):
             return self._place_untimed(event, session, out)
-        if session.waiting is not None and session.waiting.events and self._is_pause_open(session):
+        if session.waiting is not None and self._is_pause_open(session):
             session = self._settle_pause(session, time, out)
         if self._lateness:
             counted = self._reorder(event, session, out)
@@ -251,28 +276,19 @@ class Judge:
             return self._release_surplus(session, out, event)
         if self._shares_clock and clock.now < time <= clock.passed:
             clock.now = time
-        now = session.now
-        if now <= time < now + self._idle and type(event) is not SessionEnd:  # nearly every event
-            if session.timers:
-                self._engine.fire(session, time, out)
-            session.now = time
-            self._events[type(event)] += 1
-            counted = self._tracker.apply(event, session, out)
-        else:
-            counted = self._apply(event, session, out)
-            session = self._touched.get(session.id, session)  # a new life of it, maybe
+        counted = self._apply(event, session, out)
         if self._shares_clock:
-            self._note_time(time, session, out)
+            self._note_time(time, self._touched.get(session.id, session), out)  # a new life of it, maybe
         return counted
 
     def _note_time(self, time: float, session: Session, out: Findings) -> None:
         """Let the shared clock follow an event that was judged, and see what it has passed."""
-        clock = self.clock
+        clock, now = self.clock, session.now
         if time > clock.now:
             clock.see(session.id, time)
         watermark = clock.now
-        session.lag = watermark - session.now if watermark > session.now else 0.0
-        if session.scheduled == inf or session.timers or self._kept.next_due <= watermark:
+        session.lag = watermark - now if watermark > now else 0.0
+        if session.timers or self._kept.next_due <= watermark or session.scheduled == inf:
             self._follow_clock(time, session.id, out)
 
     def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
@@ -442,7 +458,7 @@ class Judge:
         if session.end_judged == session.seq:
             return
         time = session.time if time is None else time
-        if time is not None:
+        if time is not None and session.timers:
             self._engine.fire(session, time, out)
         end = session.make_end("idle" if reason == "evicted" else reason, time)
         group = self._group_of(session.id)
@@ -525,8 +541,7 @@ class Judge:
         if not self._shares_clock:
             return
         session = self._touched.get(session_id)
-        waits = session is not None and self._is_pause_open(session)
-        if not waits:  # nothing hangs on an open pause
+        if session is None or session.waiting is None or not self._is_pause_open(session):  # nothing hangs on that
             self.clock.see(session_id, time - self._lateness)
         watermark = self.clock.now
         if session is not None:

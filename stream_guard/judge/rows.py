@@ -23,7 +23,7 @@ from stream_guard.judge.forgotten import Sketch
 from stream_guard.judge.json_values import encode, is_json
 from stream_guard.judge.model import Event, resolved
 from stream_guard.judge.rule import State
-from stream_guard.judge.session import Life, OpenCall, Session, Slot, number_of
+from stream_guard.judge.session import Life, OpenCall, Session, Slot, Strangers, number_of
 
 ROW_VERSION: Final = 1
 _STATES: Final = 18  # where the states stand in a row
@@ -119,7 +119,7 @@ def pack(session: Session, engine: Engine) -> bytes:
         _list_calls(session, engine),
         found.states,
         found.opened,
-        sorted([bounds[number].tag for number in session.unevaluable] + session.unevaluable_strangers),
+        sorted([*[bounds[number].tag for number in session.unevaluable], *session.strangers.unevaluable]),
         found.cooldowns,
         found.holds,
         [] if session.waiting is None else session.waiting.events,
@@ -128,7 +128,7 @@ def pack(session: Session, engine: Engine) -> bytes:
         b"" if session.earlier is None else pack(session.earlier, engine),
         None,
         contents,
-        sorted([bounds[number].tag for number in session.cut] + session.cut_strangers),
+        sorted({*[bounds[number].tag for number in session.cut], *session.strangers.cut}),
         b"" if session.forgotten is None else session.forgotten.bits,
         lasting.told.stored(),
         _write_catalogue(lasting.catalogue),
@@ -168,7 +168,7 @@ def _list_slots(session: Session, engine: Engine) -> _Slots:
     """Return what slots have seen: states that differ from their rule's default, and of keys all, in order of use."""
     bounds, marks = engine.bounds, engine.marks_slots
     found = _Slots([], [], [], [])
-    for (tag, key), slot in session.strangers.items():
+    for (tag, key), slot in session.strangers.slots.items():
         if slot.state is not NO_STATE:
             found.states.append((tag, key, slot.state))
         found.add_marks(tag, key, slot)
@@ -270,8 +270,8 @@ def unpack(
     if row.forgotten:
         session.forgotten = Sketch(bytearray(row.forgotten))
     if keep_strangers:
-        session.cut_strangers = [tag for tag in row.cut if tag not in engine.by_tag]
-        session.unevaluable_strangers = [tag for tag in row.unevaluable if tag not in engine.by_tag]
+        unevaluable, cut = ([tag for tag in tags if tag not in engine.by_tag] for tags in (row.unevaluable, row.cut))
+        session.strangers = Strangers({}, tuple(unevaluable), tuple(cut))
     _restore_rules(session, row, engine, counts, most_strangers=engine.max_states if keep_strangers else 0)
     return session
 
@@ -281,7 +281,7 @@ def _restore_rules(
 ) -> None:
     by_tag = engine.by_tag
     unreadable = _restore_slots(session, row, engine, counts, most_strangers)
-    session.unevaluable = {by_tag[tag].number for tag in row.unevaluable if tag in by_tag}
+    session.unevaluable = frozenset([by_tag[tag].number for tag in row.unevaluable if tag in by_tag])
     session.cut = engine.lasting & {by_tag[tag].number for tag in (*row.cut, *unreadable) if tag in by_tag}
     engine.restore(session)
 
@@ -292,9 +292,10 @@ def _slot_at(
     """Return the slot of a name in a row; a new one where there is none yet."""
     bound = by_tag.get(tag)
     if bound is None:
-        if (tag, key) not in session.strangers and len(session.strangers) >= most_strangers:
+        strangers = session.strangers.slots
+        if (tag, key) not in strangers and len(strangers) >= most_strangers:
             return Slot(NO_STATE)  # of a rule that is gone
-        return session.strangers.setdefault((tag, key), Slot(NO_STATE))
+        return strangers.setdefault((tag, key), Slot(NO_STATE))
     address: Address = (bound.number, *key) if key else bound.number
     slot = session.slots.get(address)
     if slot is None:
@@ -306,7 +307,7 @@ def _restore_slots(
     session: Session, row: StoredSession, engine: Engine, counts: Counts, most_strangers: int
 ) -> list[int]:
     """Fill the slots of a session from its row; return the tags of rules whose states cannot be read."""
-    by_tag, strangers = engine.by_tag, session.strangers
+    by_tag, strangers = engine.by_tag, session.strangers.slots
     slot_at = partial(_slot_at, session, by_tag, most_strangers)
     unreadable: list[int] = []
     for tag, key, raw in row.states:

@@ -34,28 +34,26 @@ condition; and where the states stand whose end is judged once the gate has open
 class RuleLoop:
     """Steps to run over each event of a sort: those without a gate first."""
 
-    __slots__ = ("_groups", "_no_state", "_ungated")
+    __slots__ = ("_groups", "_no_slot", "_ungated")
 
     def __init__(self, ungated: Sequence[Step], groups: Sequence[Gated], no_state: Any) -> None:
         self._ungated = tuple(ungated)
         self._groups = tuple(groups)
-        self._no_state = no_state
+        self._no_slot = Slot(no_state)
 
     def run(self, event: Any, memory: Set[int], slots: dict[Any, Slot]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
         steps = self._choose(event, memory, slots, answers) if self._groups else self._ungated
-        find, no_state = slots.get, self._no_state
+        find = slots.get
         for number, handle, make_state, rule in steps:
-            if make_state is None:
-                state = no_state
-            else:
-                slot = find(number)
-                if slot is None:
-                    slot = slots[number] = Slot(make_state())
-                state = slot.state
+            slot = find(number)
+            if slot is None:  # seldom, but for a rule that keeps none
+                slot = self._no_slot if make_state is None else Slot(make_state())
+                if make_state is not None:
+                    slots[number] = slot
             try:
-                verdict = handle(event, state)
+                verdict = handle(event, slot.state)
             except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
                 answers.append((RAISED, rule, error))
                 continue

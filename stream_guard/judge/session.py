@@ -14,22 +14,24 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.judge.arguments import Catalogue
+from stream_guard.judge.arguments import Catalogue, is_flat
 from stream_guard.judge.bound import NO_STATE, Address, BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical, first_attempt
-from stream_guard.judge.json_values import json_equal
+from stream_guard.judge.json_values import json_equal, written_alike
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, Objection, SessionEnd, resolved
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import State
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
-_CERTAINLY_SMALL: Final = 256  # bytes of msgpack, whatever stands in it; measuring each value costs more than the rules
 _LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
+_PART: Final = 64  # bytes of memory that each value in them takes, beside what is written of it
+_CERTAINLY_SMALL: Final = _LARGE // _PART  # bytes, even where each is a value of its own
 _SKETCH_BYTES: Final = 2**14  # of 5000 forgotten keys, one new key in 1000 is taken for one of them
 _NOTHING: Final[frozenset[int]] = frozenset()
+_NO_ADDRESSES: Final[frozenset[Address]] = frozenset()
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 
@@ -128,27 +130,22 @@ def _can_be_kept(value: Json) -> bool:
         return False
 
 
-def is_large(value: Json) -> bool:
-    """Whether a value takes more memory than an open call may keep of it. Most are so small that little is measured."""
-    try:
-        if len(_encode(value)) < _CERTAINLY_SMALL:
-            return False
-    except (OverflowError, ValueError, TypeError, RecursionError):
-        pass  # what no encoder takes is measured as it is
-    left = _LARGE
-    waiting = [value]
-    for item in waiting:  # grows while it is walked
-        if type(item) is str:
-            left -= len(item)
-        elif type(item) is dict:
-            left -= 64 * len(item) + sum([len(name) for name in item if type(name) is str])
-            waiting += item.values()
-        elif isinstance(item, list):
-            left -= 64 * len(item)
-            waiting += item
-        if left < 0:
+def is_large(value: Json, written: int) -> bool:
+    """Whether a value that takes so many bytes to write takes more memory than an open call may keep of it."""
+    if written < _CERTAINLY_SMALL:
+        return False
+    most = (_LARGE - written) // _PART
+    if is_flat(value):
+        return len(value) > most
+    parts = [value]
+    for part in parts:  # grows while it is walked
+        if len(parts) > most:
             return True
-    return False
+        if type(part) is dict:
+            parts += part.values()
+        elif isinstance(part, list):
+            parts += part
+    return len(parts) > most
 
 
 @resolved
@@ -183,7 +180,7 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
             return self.digest == args_digest(args, contested)
         if args is None or self.args is None:  # left out, as some sources leave out an empty object
             return not args and not self.args
-        return json_equal(args, self.args)  # not `==`: there true equals 1, and deep nesting raises
+        return written_alike(args, self.args) or json_equal(args, self.args)  # `==` takes true for 1, and may raise
 
     def keep_excerpt(self, places: Wanted) -> None:
         """Keep of the arguments only a digest and what the policy reads."""
@@ -321,6 +318,17 @@ class WaitingEvents:
         return self.events[-1][0]
 
 
+class Strangers(msgspec.Struct, gc=False):
+    """What a row has of rules that this policy does not have: another gate judges by them."""
+
+    slots: dict[tuple[int, tuple[str, ...]], Slot] = {}  # with states as they are stored
+    unevaluable: tuple[int, ...] = ()  # tags of such rules that could not judge an event
+    cut: tuple[int, ...] = ()  # tags of such rules that lost what they remembered
+
+
+_NO_STRANGERS: Final = Strangers()  # of nearly every session
+
+
 class Session:
     """Everything that is remembered of one session, or of one value of a key that spans sessions.
 
@@ -331,7 +339,6 @@ class Session:
         "answered",
         "calls",
         "cut",
-        "cut_strangers",
         "earlier",
         "end_judged",
         "ended_by",
@@ -360,7 +367,6 @@ class Session:
         "turns",
         "twinned",
         "unevaluable",
-        "unevaluable_strangers",
         "waiting",
     )
 
@@ -378,10 +384,10 @@ class Session:
         self.part_active = False  # a turn or a call came in the current part
         self.slots: dict[Address, Slot] = {}  # those with a key in the order of use, the longest unused first
         self.keyed = 0  # how many of them have a key
-        self.twinned: set[Address] = set()  # where slots of twins stand, so not stored
+        self.twinned = _NO_ADDRESSES  # where slots of twins stand, so not stored
         self.timers: dict[Address, float] = {}  # derived from the states, so not stored
         self.memory: set[int] = set()  # tags of the conditions that held at the last turn or user message
-        self.unevaluable: set[int] = set()  # rules that could not judge an event
+        self.unevaluable = _NOTHING  # rules that could not judge an event
         # Rules that stop, and lost what they remembered when this session was closed for want of room.
         self.cut: frozenset[int] = _NOTHING
         self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
@@ -399,10 +405,7 @@ class Session:
         self.scheduled = inf  # its earliest entry among the deadlines
         # Of a value of a key: its life before a pause that the shared clock has not passed yet.
         self.earlier: Session | None = None
-        # Slots of rules that this policy does not have, with states as they are stored: another gate judges by them.
-        self.strangers: dict[tuple[int, tuple[str, ...]], Slot] = {}
-        self.unevaluable_strangers: list[int] = []  # tags of such rules that could not judge an event
-        self.cut_strangers: list[int] = []  # tags of such rules that lost what they remembered
+        self.strangers = _NO_STRANGERS
 
     @property
     def end_of_what(self) -> str:
@@ -446,7 +449,7 @@ class Session:
         """Return the same session with nothing but its time, what conditions remember, and who lost states in it."""
         left = Session(self.id)
         left.now, left.life, left.memory = self.now, self.life, self.memory
-        left.cut_strangers = sorted({*self.cut_strangers, *[tag for tag, _ in self.strangers]})
+        left.strangers = Strangers(cut=(*self.strangers.cut, *[tag for tag, _ in self.strangers.slots]))
         return left
 
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:
@@ -531,7 +534,7 @@ class RuleSlots:
         """Forget what stands at an address."""
         if session.slots.pop(address, None) is not None and not isinstance(address, int):
             session.keyed -= 1
-        session.twinned.discard(address)
+        session.twinned -= {address}
         session.timers.pop(address, None)
 
     def forget_all(self, session: Session, rules: Set[int]) -> None:
@@ -554,7 +557,7 @@ class RuleSlots:
     def restore(self, session: Session) -> None:
         """Set what is made from the slots of a restored session: timers, and which of them are of twins."""
         session.keyed = sum(not isinstance(address, int) for address in session.slots)
-        session.twinned = {address for address in session.slots if self._bounds[number_of(address)].is_twin}
+        session.twinned = frozenset([one for one in session.slots if self._bounds[number_of(one)].is_twin])
         for address, slot in session.slots.items():
             bound = self._bounds[number_of(address)]
             if bound.timer is not None:

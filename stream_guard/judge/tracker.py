@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
+import msgspec
 from msgspec.structs import replace
 
 from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, learn, read_arguments, read_call, with_handed
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import Findings, Objections, contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.identity import count_attempt, derived_id
+from stream_guard.judge.identity import canonical, count_attempt, derived_id
 from stream_guard.judge.index import CrossSessionRules, LateQuestions, Plan
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import (
@@ -300,7 +301,7 @@ class Tracker:
     def _merge(self, known: OpenCall, args: Json) -> None:
         """Count a sighting of an attempt that is known."""
         self._counts.merged_calls += 1
-        if args is not None and known.args is args and is_large(args):  # it brought the arguments
+        if args is not None and known.args is args and is_large(args, len(canonical(args))):  # it brought the arguments
             known.keep_excerpt(self._engine.places)
 
     def _leniency(self, plan: Plan | None) -> _Leniency:
@@ -325,6 +326,7 @@ class Tracker:
             calls.drop(next(iter(calls.by_id.values()))[0])
             self._counts.evictions["open_calls"] += 1
             calls.lost = True
+        before, written = count_attempt(lasting.told, call_id, tool, args)
         opened = OpenCall(
             call_id,
             tool,
@@ -341,11 +343,11 @@ class Tracker:
             False,
             time,
             whose,
-            count_attempt(lasting.told, call_id, tool, args),
+            before,
             args is None,
             contested != "",
         )
-        if is_large(args):
+        if is_large(args, written):
             opened.keep_excerpt(self._engine.places)
         calls.add(opened)
         lasting.attempts += 1
@@ -510,7 +512,7 @@ def _read_args(call: OpenCall, places: Wanted) -> Json:
     return call.args if call.excerpted or call.args is None else excerpt(call.args, places)
 
 
-class _Sighting(NamedTuple):
+class _Sighting(msgspec.Struct, frozen=True, gc=False):
     """An attempt as a tool-use block or a tool_call event tells of it."""
 
     call_id: str

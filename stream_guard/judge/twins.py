@@ -278,7 +278,8 @@ class TwinJudge:
                 self._slots.forget(key_state, address)
                 continue
             self._slots.get(twin.bound, address, key_state).state = state
-            key_state.twinned.add(address)
+            if address not in key_state.twinned:
+                key_state.twinned |= {address}
 
     def _fires(
         self, twin: Twin, handle: Handler, event: Event, evaluation: Evaluation, taken: list[Taken], *, forks: bool
