@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field
@@ -78,7 +77,7 @@ class MustCallBeforeState(sg.State):
     waiting: tuple[Waiting, ...] = ()
     unlocked: bool = False  # for good: a `first` ran, and nothing can take that back
     forgotten: sg.Sketch | None = None  # values of attempts at `first` and of early calls of `second` that were evicted
-    evicted_until: float = -inf  # the latest time of such an attempt at `first`
+    evicted_until: float | None = None  # the latest time of such an attempt at `first`
 
 
 class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
@@ -183,7 +182,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         first = _find(result.attempt, state)
         if first is None:
             if state.forgotten is not None and self._first.matches(result.tool):
-                state.evicted_until = max(state.evicted_until, result.time or 0.0)  # good from its result on
+                self._note_evicted(result.time, state)  # good from its result on
             return None
         late = self._late_hit(first, result.tool, state) if must_succeed and state.waiting else None
         if self._unlocks_for_good:
@@ -193,10 +192,10 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
                 state.waiting = ()
             return late
         first.standing = _RAN
-        if must_succeed:
-            first.time = result.time
         if self._within is None:
             self._drop_older(first, state)
+        elif must_succeed:
+            first.time = result.time
         return late
 
     def on_ungated(self, event: sg.Event, state: MustCallBeforeState) -> sg.Verdict:
@@ -246,8 +245,8 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
 
     def _may_have_come(self, value: str, now: float | None, state: MustCallBeforeState) -> bool:
         """Whether an attempt at ``first`` that was evicted may be good for this value."""
-        within = self._within
-        is_young = within is None or now is None or now - state.evicted_until < within
+        within, evicted = self._within, state.evicted_until
+        is_young = within is None or now is None or (evicted is not None and now - evicted < within)
         return is_young and was_forgotten(value, state)
 
     def _detail(self, call: sg.ToolCall) -> str:
@@ -290,7 +289,7 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         value = self._value(call)
         if value is None:
             return None
-        first = First(call.attempt, _TRIED, call.time, value)
+        first = First(call.attempt, _TRIED, None if self._within is None else call.time, value)
         if len(state.firsts) >= _MOST_FIRSTS:
             self._evict_first(state)
         state.firsts = (*state.firsts, first)
@@ -308,7 +307,12 @@ class MustCallBefore(sg.Rule[MustCallBeforeParams, MustCallBeforeState]):
         state.firsts = tuple(rest)
         if not any(first.value == oldest.value and first.standing == _RAN for first in rest):
             note_forgotten(oldest.value, state)
-            state.evicted_until = max(state.evicted_until, oldest.time or 0.0)
+            self._note_evicted(oldest.time, state)
+
+    def _note_evicted(self, time: float | None, state: MustCallBeforeState) -> None:
+        """Note the time of an attempt at ``first`` that was evicted, where that counts."""
+        if self._within is not None:
+            state.evicted_until = max(state.evicted_until or 0.0, time or 0.0)
 
     def _late_hit(self, first: First, tool: str, state: MustCallBeforeState) -> sg.Hit | sg.Unsure | None:
         """Fire when an early ``second`` waits for this ``first``, at the turn of its earliest call."""

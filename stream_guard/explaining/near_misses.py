@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from stream_guard.explaining.states import NOTHING, StateWords, describe_event, describe_value, take
+from stream_guard.explaining.states import NOTHING, describe_event, describe_state, describe_value, take
 from stream_guard.judge.bound import BoundRule, overrides
 from stream_guard.judge.conditions import Leaf, Tree
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage
@@ -109,7 +109,7 @@ class NearMisses:
         event, spec = found.event, self._policy.rules[number]
         lacks = found.lacks
         if found.state is not None:
-            words = StateWords(session_id).describe(self._bounds[number].decoder.decode(found.state))
+            words = describe_state(self._bounds[number].decoder.decode(found.state))
             lacks = ("satisfied" + (f": {words}" if words != NOTHING else ""),)
         return NearMiss(
             rule_id=spec.id,

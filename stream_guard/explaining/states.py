@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
-from zlib import crc32
 
 import msgspec
 
@@ -23,7 +22,6 @@ from stream_guard.reports.safe import excerpt, visible
 _MOST_FIELDS: Final = 8
 _MOST_ITEMS: Final = 3
 _MOST_CHARS: Final = 60
-_ATTEMPTS: Final = 1 << 24  # attempts of one session are numbered from an offset of its own
 
 _EARLIEST: Final = 1e9  # a number between these is a time, in seconds since the epoch
 _LATEST: Final = 1e11
@@ -34,76 +32,61 @@ _DIGEST: Final = re.compile(r"(?=.*[A-Z0-9])[A-Za-z0-9_-]{16}|[0-9a-f]{32}")
 NOTHING: Final = "nothing yet"
 
 
-class StateWords:
-    """Writes the states of one session: attempts get their number in the session."""
+def describe_state(state: State) -> str:
+    """Return the fields that differ from those of a new state; attempts by their number in the session."""
+    fields = _fields(state)
+    return ", ".join(fields) if fields else NOTHING
 
-    def __init__(self, session_id: str) -> None:
-        self._first_attempt = crc32(session_id.encode("utf-8", "surrogatepass")) << 24
 
-    def describe(self, state: State) -> str:
-        """Return the fields that differ from those of a new state."""
-        fields = self._fields(state)
-        return ", ".join(fields) if fields else NOTHING
+def _fields(state: State) -> list[str]:
+    try:
+        fresh = type(state)()
+    except TypeError:  # a part of a state, which has no defaults
+        fresh = None
+    shown = []
+    for name in state.__struct_fields__:
+        value = getattr(state, name)
+        if value is None or value == "" or (fresh is not None and value == getattr(fresh, name)):
+            continue
+        words = name.replace("_", " ").strip()
+        shown.append(words if value is True else f"{words} {_value(value, of_attempts=name.startswith('attempt'))}")
+    return shown if len(shown) <= _MOST_FIELDS else [*shown[:_MOST_FIELDS], f"{len(shown) - _MOST_FIELDS} more"]
 
-    def _fields(self, state: State) -> list[str]:
-        try:
-            fresh = type(state)()
-        except TypeError:  # a part of a state, which has no defaults
-            fresh = None
-        shown = []
-        for name in state.__struct_fields__:
-            value = getattr(state, name)
-            if value is None or value == "" or (fresh is not None and value == getattr(fresh, name)):
-                continue
-            shown.append(self._field(name.replace("_", " ").strip(), value))
-        return shown if len(shown) <= _MOST_FIELDS else [*shown[:_MOST_FIELDS], f"{len(shown) - _MOST_FIELDS} more"]
 
-    def _field(self, name: str, value: Json) -> str:
-        if value is True:
-            return name
-        return f"{name} {self._value(value)}"
+def _value(value: Json, *, of_attempts: bool) -> str:  # noqa: PLR0911  # one for each sort of value
+    if isinstance(value, State):
+        return f"({', '.join(_fields(value))})"
+    if isinstance(value, bool) or value is None:
+        return "none" if value is None else "yes" if value else "no"
+    if isinstance(value, int):
+        return "a fingerprint" if value >= _LARGE else f"#{value + 1}" if of_attempts else f"{value}"
+    if isinstance(value, float):
+        return _time(value) if _EARLIEST <= value < _LATEST else f"{value:.10g}"
+    if isinstance(value, str):
+        return _short(value)
+    if isinstance(value, bytes | Sketch):
+        return "[fingerprints]"
+    if isinstance(value, dict | list | tuple | set | frozenset) and _is_fingerprints(list(value)):
+        return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"
+    if isinstance(value, dict):
+        shown = {_value(key, of_attempts=of_attempts): item for key, item in list(value.items())[-_MOST_ITEMS:]}
+        return _listed([f"{key}: {_value(item, of_attempts=False)}" for key, item in shown.items()], len(value))
+    if isinstance(value, list | tuple | set | frozenset):
+        return _listed([_value(item, of_attempts=of_attempts) for item in list(value)[-_MOST_ITEMS:]], len(value))
+    return _short(str(value))
 
-    def _value(self, value: Json) -> str:  # noqa: PLR0911  # one for each sort of value
-        if isinstance(value, State):
-            return f"({', '.join(self._fields(value))})"
-        if isinstance(value, bool) or value is None:
-            return "none" if value is None else "yes" if value else "no"
-        if isinstance(value, int):
-            return self._number(value)
-        if isinstance(value, float):
-            return _time(value) if _EARLIEST <= value < _LATEST else f"{value:.10g}"
-        if isinstance(value, str):
-            return _short(value)
-        if isinstance(value, bytes | Sketch):
-            return "[fingerprints]"
-        if isinstance(value, dict | list | tuple | set | frozenset) and self._is_fingerprints(list(value)):
-            return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"
-        if isinstance(value, dict):
-            latest = [f"{self._value(key)}: {self._value(item)}" for key, item in list(value.items())[-_MOST_ITEMS:]]
-            return self._listed(latest, len(value))
-        if isinstance(value, list | tuple | set | frozenset):
-            latest = [self._value(item) for item in list(value)[-_MOST_ITEMS:]]
-            return self._listed(latest, len(value))
-        return _short(str(value))
 
-    def _number(self, value: int) -> str:
-        if self._is_own_attempt(value):
-            return f"#{value - self._first_attempt + 1}"
-        return "a fingerprint" if value >= _LARGE else f"{value}"
+def _is_fingerprints(items: list[Json]) -> bool:
+    """Whether a list, or the keys of a table, are fingerprints; one in 65,536 of these is a smaller number."""
+    large = [item for item in items if type(item) is int and item >= _LARGE]
+    return bool(items) and len(large) > len(items) // 2
 
-    def _is_own_attempt(self, value: int) -> bool:
-        return bool(self._first_attempt) and 0 <= value - self._first_attempt < _ATTEMPTS
 
-    def _is_fingerprints(self, items: list[Json]) -> bool:
-        """Whether a list, or the keys of a table, are fingerprints; one in 65,536 of these is a smaller number."""
-        large = [item for item in items if type(item) is int and item >= _LARGE and not self._is_own_attempt(item)]
-        return bool(items) and len(large) > len(items) // 2
-
-    def _listed(self, shown: list[str], size: int) -> str:
-        inside = ", ".join(shown)
-        if len(inside) > 3 * _MOST_CHARS:
-            inside = f"{inside[: 3 * _MOST_CHARS]}…"
-        return f"[{inside}]" if size <= len(shown) else f"[{size} in all, the last: {inside}]"
+def _listed(shown: list[str], size: int) -> str:
+    inside = ", ".join(shown)
+    if len(inside) > 3 * _MOST_CHARS:
+        inside = f"{inside[: 3 * _MOST_CHARS]}…"
+    return f"[{inside}]" if size <= len(shown) else f"[{size} in all, the last: {inside}]"
 
 
 def take(state: State) -> bytes:

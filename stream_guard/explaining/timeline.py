@@ -16,7 +16,7 @@ import msgspec
 from stream_guard.decoding.places import RecordPlaces
 from stream_guard.errors import Place
 from stream_guard.explaining.near_misses import NearMiss, NearMisses
-from stream_guard.explaining.states import NOTHING, StateWords, describe_event, take, tool_of, watch
+from stream_guard.explaining.states import NOTHING, describe_event, describe_state, take, tool_of, watch
 from stream_guard.judge.bound import BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
@@ -169,7 +169,6 @@ class _Notes:
         self._policy = policy
         self._place_of = place_of
         self._most_entries = most_entries
-        self._words = StateWords(session_id)
         self._misses = NearMisses(policy)
         self._bounds = [BoundRule(number, spec, policy.agents) for number, spec in enumerate(policy.rules)]
         self._entries: list[TimelineEntry] = []
@@ -226,7 +225,7 @@ class _Notes:
         key = self._key(number, shown)
         known = entry.changes.get((number, key))
         first = known[0] if known is not None else self._describe(number, before)
-        after = self._words.describe(state)
+        after = describe_state(state)
         self._described[number] = (now, after)
         entry.changes[number, key] = (first, after)
         self._changed[number] += 1
@@ -251,7 +250,7 @@ class _Notes:
     def _describe(self, number: int, before: bytes) -> str:
         """Return an earlier state in words; most often it is the one that was described last."""
         known, words = self._described.get(number, (b"", ""))
-        return words if known == before else self._words.describe(self._bounds[number].decoder.decode(before))
+        return words if known == before else describe_state(self._bounds[number].decoder.decode(before))
 
     def _key(self, number: int, shown: Event | float) -> str:
         bound = self._bounds[number]

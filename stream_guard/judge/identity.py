@@ -27,6 +27,8 @@ _blake2b: Final = blake2b
 _MOST_PARTS: Final = 100_000
 _FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a walk
 MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
+_MOST_ATTEMPTS: Final = 1 << 24  # of one session, that a key across sessions tells from those of any other
+_MOST_ACROSS: Final = (1 << 39) - 1  # sessions that it tells apart
 _EXACT: Final = 32  # characters of an exact digest
 _SHORT: Final = 24  # characters of the digest in a derived event id
 TENANT: Final = "tenant"  # the label that names it
@@ -113,10 +115,12 @@ def attempt_identity(call: ToolCall) -> str:
     return digest(call.call_id, call.tool, args.hex(), str(call.before))
 
 
-def first_attempt(session_id: str) -> int:
-    """Return the number of the first attempt of a session: a key may span sessions, and each numbers its own."""
+def attempt_across(session_id: str, attempt: int) -> int:
+    """Return the number by which a key that spans sessions knows an attempt: each session numbers its own from 0."""
+    if attempt >= _MOST_ATTEMPTS:
+        return attempt  # an earlier version numbered the attempts of this session so
     data = session_id.encode("utf-8", "surrogatepass")
-    return int.from_bytes(_blake2b(data, digest_size=8).digest(), "big") >> 25 << 24
+    return int.from_bytes(_blake2b(data, digest_size=8).digest(), "big") % _MOST_ACROSS * _MOST_ATTEMPTS + attempt
 
 
 def args_digest(args: Json, contested: bool = False) -> bytes:

@@ -23,11 +23,20 @@ from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import CloseReason, Counts
 from stream_guard.judge.findings import Findings, Objections
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.identity import content_digest, derived_id, own_id
-from stream_guard.judge.index import CrossSessionRules
+from stream_guard.judge.identity import attempt_across, content_digest, derived_id, own_id
+from stream_guard.judge.index import CrossSessionRules, Plan
 from stream_guard.judge.kept import KeptSessions
 from stream_guard.judge.limits import Limits
-from stream_guard.judge.model import RESERVED, Event, Finding, GateDecision, SessionEnd, ToolCall, check_session_id
+from stream_guard.judge.model import (
+    RESERVED,
+    Event,
+    Finding,
+    GateDecision,
+    SessionEnd,
+    ToolCall,
+    ToolResult,
+    check_session_id,
+)
 from stream_guard.judge.ports import NO_ANSWERS, Answer, DecoderMemory, JudgeAnswers, Store
 from stream_guard.judge.rows import pack, unpack
 from stream_guard.judge.rule import Mode, State
@@ -712,11 +721,30 @@ class Judge:
         key_state.note_last(event)
         plan = group.index.plan(event)
         if plan is not None:
-            self._engine.run(plan, event, key_state, memory, out, objections)
+            self._run_across(plan, event, key_state, memory, out, objections)
         if self._shares_clock:
             now = key_state.now
             key_state.lag = self.clock.now - now if self.clock.now > now > -inf else 0.0
             self._kept.schedule(kept)
+
+    def _run_across(
+        self,
+        plan: Plan,
+        event: Event,
+        key_state: Session,
+        memory: Set[int],
+        out: Findings,
+        objections: Objections | None,
+    ) -> None:
+        """Run a plan over an event whose attempt has another number here than in its session, and in what is found."""
+        known = event.attempt if isinstance(event, ToolCall | ToolResult | GateDecision) else -1
+        if known < 0:
+            self._engine.run(plan, event, key_state, memory, out, objections)
+            return
+        shown = replace(event, attempt=attempt_across(event.session_id, known))
+        found: Findings = []
+        self._engine.run(plan, shown, key_state, memory, found, objections)
+        out += [replace(one, attempt=known) if one.attempt >= 0 else one for one in found]
 
     def _move_key(self, key_state: Session, time: float, out: Findings) -> Session:
         """Move the clock of a key value to an event; return the life that the event belongs to.

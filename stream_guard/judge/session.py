@@ -18,7 +18,7 @@ from stream_guard.judge.arguments import Catalogue, is_flat
 from stream_guard.judge.bound import NO_STATE, Address, BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import Sketch, sketch_number
-from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical, first_attempt
+from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical
 from stream_guard.judge.json_values import json_equal, written_alike
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, Objection, SessionEnd, resolved
@@ -70,10 +70,10 @@ class Lasting:
 
     __slots__ = ("attempts", "catalogue", "ids", "told")
 
-    def __init__(self, session_id: str) -> None:
+    def __init__(self) -> None:
         self.ids = SeenIds()  # of the last events
         self.told = Occurrences()  # of attempts, and of events without an id
-        self.attempts = first_attempt(session_id)  # the number of the next one
+        self.attempts = 0  # the number of the next one
         self.catalogue: Catalogue | None = None  # of the tools that rules which stop ask about
 
 
@@ -392,7 +392,7 @@ class Session:
         self.cut: frozenset[int] = _NOTHING
         self.forgotten: Sketch | None = None  # addresses of states of such rules that were forgotten one by one
         self.life: Life = LIVE
-        self.lasting = lasting if lasting is not None else Lasting(session_id)
+        self.lasting = lasting if lasting is not None else Lasting()
         self.calls = OpenCalls()
         self.waiting: WaitingEvents | None = None
         self.seq = 0  # number of events applied
