@@ -183,11 +183,8 @@ def content_of(event: Event, timed: bool) -> bytes:
     Inline the time is the receiver's, and another at each delivery. The agent of an event may become known only when
     a recording is complete, so it counts only where there is no time.
     """
-    told: tuple[Json, ...] = _told(event)
-    if timed and event.time is not None:
-        told += (event.time,)
-    else:
-        told += (None, event.agent, event.run_id)
+    time = event.time if timed else None
+    told = (time, _told(event)) if time is not None else (None, event.agent, event.run_id, _told(event))
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything

@@ -37,41 +37,45 @@ class RuleLoop:
     __slots__ = ("_groups", "_no_slot", "_ungated")
 
     def __init__(self, ungated: Sequence[Step], groups: Sequence[Gated], no_state: Any) -> None:
-        self._ungated = tuple(ungated)
+        self._ungated = [tuple(ungated)]
         self._groups = tuple(groups)
         self._no_slot = Slot(no_state)
 
     def run(self, event: Any, memory: Set[int], slots: dict[Any, Slot]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
-        steps = self._choose(event, memory, slots, answers) if self._groups else self._ungated
         find = slots.get
-        for number, handle, make_state, rule in steps:
-            slot = find(number)
-            if slot is None:  # seldom, but for a rule that keeps none
-                slot = self._no_slot if make_state is None else Slot(make_state())
-                if make_state is not None:
-                    slots[number] = slot
-            try:
-                verdict = handle(event, slot.state)
-            except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
-                answers.append((RAISED, rule, error))
-                continue
-            if verdict is not None:
-                answers.append((ANSWERED, rule, verdict))
+        for steps in self._choose(event, memory, slots, answers) if self._groups else self._ungated:
+            for number, handle, make_state, rule in steps:
+                slot = find(number)
+                if slot is None:  # seldom, but for a rule that keeps none
+                    if make_state is None:
+                        slot = self._no_slot
+                    else:
+                        slot = slots[number] = Slot(make_state())
+                try:
+                    verdict = handle(event, slot.state)
+                except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
+                    answers.append((RAISED, rule, error))
+                    continue
+                if verdict is not None:
+                    answers.append((ANSWERED, rule, verdict))
         return answers or None
 
-    def _choose(self, event: Any, memory: Set[int], slots: dict[Any, Slot], doubted: list[Answer]) -> tuple[Step, ...]:
+    def _choose(
+        self, event: Any, memory: Set[int], slots: dict[Any, Slot], doubted: list[Answer]
+    ) -> list[tuple[Step, ...]]:
         """Return the steps to run with the gates as they are; note which opened, and those that may be open."""
-        steps = self._ungated
+        chosen = [*self._ungated]
         for gate, inside, outside, doubtful, ends in self._groups:
             if gate(event, memory):
-                steps += inside
+                chosen.append(inside)
                 for number, new_state in ends:
                     slots.setdefault(number, Slot(new_state())).opened = True
                 continue
-            steps += outside
+            if outside:
+                chosen.append(outside)
             for rule, may_open in doubtful:
                 if may_open(event, memory):
                     doubted.append((DOUBTED, rule, None))
-        return steps
+        return chosen
