@@ -21,7 +21,7 @@ from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical
 from stream_guard.judge.json_values import json_equal, written_alike
 from stream_guard.judge.limits import FRESH
-from stream_guard.judge.model import RESERVED, Event, GateDecision, Json, Objection, SessionEnd, resolved
+from stream_guard.judge.model import Event, GateDecision, Json, Objection, SessionEnd, resolved
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import State
 
@@ -409,10 +409,10 @@ class Session:
 
     @property
     def end_of_what(self) -> str:
-        """What tells its end from other ends: its clock, or without one the number of its next attempt."""
+        """What tells its end from other ends: its clock, or without one the number of a session's next attempt."""
         if self.now > -inf:
             return str(self.now)
-        return f"{self.seq if self.id[0] == RESERVED else self.lasting.attempts} {self.ended_by}"
+        return f"{self.lasting.attempts} {self.ended_by}"
 
     @property
     def resting(self) -> bool:
