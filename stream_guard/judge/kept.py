@@ -280,9 +280,8 @@ class KeptSessions:
             deadline = min([deadline, *[timer for timer in session.timers.values() if timer > session.now]])
         if session.waiting is not None and session.waiting.events:
             deadline = min(deadline, session.waiting.first)
-        if session.earlier is not None:
-            deadline = min(deadline, self.deadline(session.earlier))
-        return deadline + session.lag
+        deadline += session.lag
+        return deadline if session.earlier is None else min(deadline, self.deadline(session.earlier))
 
     def ids(self) -> list[str]:
         """Return the ids of all sessions, in memory and stored."""

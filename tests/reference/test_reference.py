@@ -378,6 +378,21 @@ DIFFERED: dict[str, Case] = {
         ({**rule("must_followup", trigger=[], must=DONE, within_turns=2), "key": ["labels.tier"]},),
         (turn(None, block(""), labels={"tier": "gold"}), call(call_id="c1")),
     ),
+    "what was before the pause of a key is forgotten, whatever the key lags behind": Case(
+        ({**ONE_SEND, "key": ["labels.tier"]},),
+        (
+            turn(120000.0, session_id="clock"),
+            call(100000.0, labels={"tier": "gold"}),
+            call(105000.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(121000.0, session_id="clock"),
+            call(106000.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(122500.0, session_id="clock"),
+            call(107500.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(124000.0, session_id="clock"),
+            call(100001.0, labels={"tier": "gold"}),
+        ),
+        mode="stream",
+    ),
 }
 
 
