@@ -143,14 +143,14 @@ class Reference:
             return session
         (event, about), session.waiting = session.waiting, None
         was_pause = time >= event.time - self._idle(session)
-        event = event if was_pause else replace(event, time=session.clock)  # it is judged where it came
-        return self._take(session, event, about, begins_anew=was_pause)
+        return self._take(session, event, about, begins_anew=was_pause, is_believed=was_pause)
 
-    def _take(self, session: Life, event: Event, about: Any, *, begins_anew: bool) -> Life:
+    def _take(self, session: Life, event: Event, about: Any, *, begins_anew: bool, is_believed: bool = True) -> Life:
         if begins_anew:
             self._end(session)
             session = self._begin(Life((), session.values, event.session_id, told=session.told))
-        self._move(session, event)
+        self._move(session, event if is_believed else replace(event, time=None))  # such a stamp moves nothing,
+        event = event if is_believed else replace(event, time=session.clock)  # and it is judged where it came
         if isinstance(event, sg.Turn):
             self._judge_turn(session, event, about)
         elif isinstance(event, sg.ToolCall):
@@ -287,7 +287,7 @@ class Reference:
             return last
         for life in [*before, last]:
             self._end(life)
-        last.closed_at = self.shared
+        last.closed_at = max(self.shared, last.clock + last.lag + self._idle(last))
         return self._begin(new, last)
 
     def _rules_of(self, life: Life) -> list[RuleSpec]:

@@ -623,10 +623,10 @@ class Watched(Reference):
             self.note(stamp_not_believed=time < (session.waiting[0].time or 0.0) - IDLE)
         return super()._settle(session, time)
 
-    def _take(self, session: Life, event: Event, about: Any, *, begins_anew: bool) -> Life:
+    def _take(self, session: Life, event: Event, about: Any, *, begins_anew: bool, is_believed: bool = True) -> Life:
         if begins_anew and event.time is not None and session.clock is not None:
             self.note(exactly_idle=event.time - session.clock == IDLE, longer_than_idle=True)
-        return super()._take(session, event, about, begins_anew=begins_anew)
+        return super()._take(session, event, about, begins_anew=begins_anew, is_believed=is_believed)
 
     def _move(self, life: Life, event: Event) -> None:
         is_late = None not in (event.time, life.clock) and (event.time or 0.0) < (life.clock or 0.0)

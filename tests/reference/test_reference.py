@@ -378,6 +378,17 @@ DIFFERED: dict[str, Case] = {
         ({**rule("must_followup", trigger=[], must=DONE, within_turns=2), "key": ["labels.tier"]},),
         (turn(None, block(""), labels={"tier": "gold"}), call(call_id="c1")),
     ),
+    "what was before the pause of a key lags behind, and another session brought the pause": Case(
+        ({**ONE_SEND, "key": ["labels.tier"]},),
+        (
+            turn(108300.0, session_id="clock"),
+            call(102499.0, labels={"tier": "gold"}),
+            call(108361.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(110219.0, session_id="clock"),
+            call(102499.0, labels={"tier": "gold"}),
+        ),
+        mode="stream",
+    ),
     "what was before the pause of a key is forgotten, whatever the key lags behind": Case(
         ({**ONE_SEND, "key": ["labels.tier"]},),
         (
@@ -392,6 +403,10 @@ DIFFERED: dict[str, Case] = {
             call(100001.0, labels={"tier": "gold"}),
         ),
         mode="stream",
+    ),
+    "a stamp that is not believed lets no deadline pass": Case(
+        (rule("must_call_after", first="send", then="look", within_seconds=1800),),
+        (call(1802.0, "book"), call(2.0), call(3602.0, "book"), call(1801.0, "look")),
     ),
 }
 
