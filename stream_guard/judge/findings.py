@@ -18,6 +18,7 @@ from stream_guard.judge.content import (
     NO_ANSWER,
     NO_CLOCK,
     NO_RESPONSES,
+    NOT_ALL_JUDGED,
     TAKEN_ALIKE,
     UNKNOWN_AGENT,
     UNREADABLE,
@@ -428,7 +429,7 @@ class Reporter:
         self._counts.unevaluable[bound.number] += 1
         self._counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
-        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE, NO_RESPONSES):
+        if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE, NO_RESPONSES, NOT_ALL_JUDGED):
             evaluation.key_state.unevaluable |= {bound.number}
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)

@@ -459,8 +459,8 @@ class Engine:
         if hit is None:
             return
         evaluation = Evaluation(None, key_state, key_state.memory, out)
-        if bound.number in key_state.unevaluable:
-            # What is missing may have been in an event that could not be judged.
+        if bound.number in key_state.unevaluable or key_state.seq == 0:
+            # What is missing may have been in an event that could not be judged, or that nobody knows any more.
             self._reporter.count_unevaluable(bound, evaluation, NOT_ALL_JUDGED)
         else:
             self._reporter.report(bound, hit, evaluation, address, at="end", time=end.time)

@@ -870,20 +870,20 @@ class Judge:
     def preview_end(self, session_id: str) -> list[Finding]:
         """Return what each rule would find if the session ended now; it goes on as if nobody had asked.
 
-        One that nobody knows has done nothing yet, and one that is closed ends no more. Rules in shadow mode are left
-        out, and a cooldown keeps nothing back.
+        One that nobody knows has done nothing yet and owes everything: whoever asks vouches for it. One that is closed
+        ends no more. Rules in shadow mode are left out, and a cooldown keeps nothing back.
         """
         # Compiled once more: neither the counters of these rules nor their doubts may change.
         preview = self._preview = self._preview or Judge(self.policy, self.limits, mode=self.mode)
-        session, rows = self._kept.find(session_id), _Rows()
-        if session is not None:
-            if session.life is not LIVE:
-                return []
-            copy = unpack(session_id, pack(session, self._engine), self._engine, Counts())
-            if copy is not None:
-                for slot in copy.slots.values():
-                    slot.last = None
-                rows.put(session_id, pack(copy, preview._engine), None)  # noqa: SLF001  # of its own class
+        session, rows = self._kept.find(session_id) or Session(session_id), _Rows()
+        if session.life is not LIVE:
+            return []
+        copy = unpack(session_id, pack(session, self._engine), self._engine, Counts())
+        if copy is not None:
+            copy.seq = max(1, copy.seq)
+            for slot in copy.slots.values():
+                slot.last = None
+            rows.put(session_id, pack(copy, preview._engine), None)  # noqa: SLF001  # of its own class
         found = Judge(preview, store=rows, counts=Counts()).end(session_id)
         return [finding for finding in found if finding.at == "end" and not finding.shadow]
 

@@ -55,7 +55,7 @@ class Life:
     session_id: str  # of its last event
     clock: Any = None  # a time, once there was one
     lag: float = 0.0  # of its clock behind the shared one, at its last event
-    is_over: bool = False  # its end was judged, and nothing came since
+    is_over: bool = True  # nothing came since its end was judged, or nothing at all
     closed_at: float | None = None  # where the shared clock was when it found this silent for too long
     slots: dict[Any, Slot] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)  # rules that could not tell whether an event was in their gate
@@ -91,7 +91,7 @@ class Reference:
         session.told[what] += not event.event_id
         about = (event.event_id or session.told[what], what)
         session = self._settle(session, inf if time is None else time)
-        if isinstance(event, sg.SessionEnd) and session.is_over:
+        if isinstance(event, sg.SessionEnd) and session.is_over and lives:
             return
         if self.mode == "stream" and time is not None:
             self.shared = max(self.shared, time)

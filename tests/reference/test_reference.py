@@ -162,6 +162,7 @@ WRITTEN: dict[str, tuple[dict[str, Any], list[sg.Event], list[Any]]] = {
         [turn(0.0), END, sg.SessionEnd(session_id="s", time=9.0, event_id="again")],
         [("end", 5.0)],
     ),
+    "an end of which nothing else is known": (rule("must_call_once", tool="send"), [END], []),
 }
 
 

@@ -140,6 +140,33 @@ def test_a_redelivered_end_wakes_nobody() -> None:
     assert (run.counts.duplicate_events, run.counts.disbelieved_ends, run.counts.sessions) == (2, 0, 0)
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_an_end_of_which_nothing_else_is_known_is_unevaluable(mode: Mode) -> None:
+    run = Run(mode=mode)
+    run.tell("end", START)
+    run.tell("end boss", START)
+    run.tell("end")
+    assert (run.rules(), run.counts.unevaluable[1]) == ([], 2)  # the second end of three says nothing new
+    assert [finding.rule_id for finding in run.table.preview_end("t")] == ["must"]  # who asks knows of it
+    run.tell("mail", START + 1)
+    run.found += run.table.end()
+    assert run.rules() == ["must"]  # an agent that ends what it has not begun gets out of nothing
+
+
+def test_a_session_that_was_forgotten_ends_no_more() -> None:
+    run = Run(mode="stream")
+    run.tell("greet", START)
+    end = SessionEnd(session_id="s", event_id="end", time=START + 1, agent="boss")
+    for _ in range(2):  # the session is forgotten at the first, and the second is a redelivery
+        run.found += run.table.feed(end).findings
+    run.tell("look", START, session="silent")
+    run.tell("greet", START, session="silent")
+    for time in (START + 2 * IDLE, START + 5 * IDLE):
+        run.found += run.table.advance(time)
+    run.tell("end", START + 1, session="silent")
+    assert run.rules() == []
+
+
 def test_ended_sessions_are_forgotten_when_they_were_silent_and_counted_where_there_is_no_room() -> None:
     run = Run(SessionLimits(end_from=("boss",), max_live=4), mode="batch")
     for number in range(10):

@@ -391,5 +391,6 @@ def test_a_change_that_takes_an_argument_out_replaces_the_payload(client: Client
 
 
 def test_the_end_of_a_session_denies_nothing(client: Client) -> None:
+    client.call("look")
     said = client.ask("steps/sessionEnd")
     assert (said["decision"], "owed" in said["reasoning"]) == ("allow", True)
