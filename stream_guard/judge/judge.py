@@ -538,6 +538,7 @@ class Judge:
             return
         if session.life is not LIVE:
             self.counts.evictions["ended_sessions"] += session.life is ENDED
+            self._close_earlier(session, out)
             self._kept.forget(session)
             return
         self.counts.evictions["sessions"] += 1
@@ -592,8 +593,10 @@ class Judge:
             if self._kept.deadline(session) <= watermark:
                 self._kept.clean.pop(session_id, None)
                 self._touched[session_id] = session
+                self._pass_earlier(session, out)
                 if session.life is RESTING:
-                    self._kept.drop(session)
+                    if self._kept.deadline(session) <= watermark:  # it has no earlier life any more
+                        self._kept.drop(session)
                 elif session.life is ENDED:  # however far the clock has jumped: it may go on for as long again
                     session.life = RESTING
                     session.lag = max(session.lag, watermark - self._idle - session.now)
@@ -620,15 +623,6 @@ class Judge:
         if current is None or current.life is not LIVE:
             return counted
         idle = self._engine.idle_of(current.id)
-        earlier = current.earlier
-        if earlier is not None and self._kept.deadline(earlier) <= self.clock.now:
-            silent = self.clock.now - earlier.lag - earlier.now
-            if earlier.life is not LIVE:
-                current.earlier = None
-            elif silent >= idle:
-                self._close_earlier(current, out)
-            else:
-                self._engine.fire(earlier, earlier.now + silent, out, after=earlier.now)
         over = current.now + idle if current.now > -inf else inf
         self._engine.fire(current, min(now, over), out, after=current.now)
         if now >= over:
@@ -661,6 +655,7 @@ class Judge:
                 if session is None:
                     continue
                 if session.life is not LIVE:
+                    self._close_earlier(session, out)
                     self._kept.drop(session)
                     continue
                 # Nothing more will come: deadlines fire as they would for a session that stays idle on a stream.
@@ -769,6 +764,19 @@ class Judge:
             self._engine.fire(key_state, time, out)
         key_state.now = max(key_state.now, time)
         return key_state
+
+    def _pass_earlier(self, key_state: Session, out: Findings) -> None:
+        """Let the life before a pause meet its deadlines and its end, and forget it, by the shared clock."""
+        earlier = key_state.earlier
+        if earlier is None or self._kept.deadline(earlier) > self.clock.now:
+            return
+        silent = self.clock.now - earlier.lag - earlier.now
+        if earlier.life is not LIVE:
+            key_state.earlier = None
+        elif silent >= self._engine.idle_of(earlier.id):
+            self._close_earlier(key_state, out)
+        else:
+            self._engine.fire(earlier, earlier.now + silent, out, after=earlier.now)
 
     def _close_earlier(self, key_state: Session, out: Findings) -> None:
         """Judge the end of the life before a pause, once."""

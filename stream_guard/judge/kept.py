@@ -273,6 +273,8 @@ class KeptSessions:
         """Return the next deadline of the session, on the stream's clock; infinity when there is none."""
         idle = self._engine.idle_of(session.id)
         deadline = inf if session.now == -inf else session.now + idle
+        if session.resting and session.earlier is not None:
+            return self.deadline(session.earlier)  # it rests for as long as that is there
         if session.resting:
             return deadline + session.lag + (idle if session.life is Life.RESTING else 0.0)
         if session.timers:

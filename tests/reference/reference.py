@@ -134,8 +134,8 @@ class Reference:
             elif life.closed_at is None:
                 self._end(life)
                 life.closed_at = self.shared
-            elif self.shared >= life.closed_at + idle:
-                self.lives[life.key, life.values].remove(life)
+            elif self.shared >= life.closed_at + idle and life is self.lives[life.key, life.values][-1]:
+                self.lives[life.key, life.values].pop()
 
     def _settle(self, session: Life, time: float) -> Life:
         """Judge the event that waits, now that the next one of its session has come at a time."""

@@ -405,6 +405,36 @@ DIFFERED: dict[str, Case] = {
         ),
         mode="stream",
     ),
+    "what was before the pause of a key is forgotten while the key is closed": Case(
+        ({**ONE_SEND, "key": ["labels.tier"]},),
+        (
+            turn(100000.0, session_id="clock"),
+            call(98000.0, labels={"tier": "gold"}),
+            call(99900.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(101000.0, session_id="clock"),
+            call(99901.0, "look", session_id="other", labels={"tier": "gold"}),
+            turn(102850.0, session_id="clock"),
+            turn(104000.0, session_id="clock"),
+            call(98001.0, labels={"tier": "gold"}),
+        ),
+        mode="stream",
+    ),
+    **{
+        f"what was before the pause of a key ends while the key is closed, {name}": Case(
+            ({**rule("must_followup", trigger=[], must=DONE, within_turns=2), "key": ["labels.tier"]},),
+            (
+                turn(100000.0, labels={"tier": "gold"}),
+                turn(105000.0, session_id="other", labels={"tier": "gold"}),
+                turn(106000.0, session_id="clock"),
+                turn(100001.0, labels={"tier": "gold"}),
+                turn(106801.0, session_id="clock"),
+                *[turn(time, session_id="clock") for time in later],
+            ),
+            mode="stream",
+            restarts=frozenset({4}),
+        )
+        for name, later in {"by the clock": (107801.0, 120000.0), "by the end of the input": ()}.items()
+    },
     "a stamp that is not believed lets no deadline pass": Case(
         (rule("must_call_after", first="send", then="look", within_seconds=1800),),
         (call(1802.0, "book"), call(2.0), call(3602.0, "book"), call(1801.0, "look")),
