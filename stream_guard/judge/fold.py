@@ -135,7 +135,7 @@ class Engine:
         if plan.watch is not None and not plan.watch.look(event, self.counts):
             plan.watch = None
         if (
-            (plan.needs_content and (not event.captured or (not plan.reads_args and lacks_content(event))))
+            (plan.needs_content and (not event.captured or (plan.of_turns and lacks_content(event))))
             or (plan.reads_args and type(event.args) is str)  # type: ignore[union-attr]  # a plan for events of tools
             or (plan.needs_clock and event.time is None)
             or (plan.owned and event.agent not in self._agents and self.policy.agents.named(event.agent) is None)

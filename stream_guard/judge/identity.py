@@ -183,8 +183,10 @@ def content_of(event: Event, timed: bool) -> bytes:
     Inline the time is the receiver's, and another at each delivery. The agent of an event may become known only when
     a recording is complete, so it counts only where there is no time.
     """
+    kind, said = _told(event)
     time = event.time if timed else None
-    told = (time, _told(event)) if time is not None else (None, event.agent, event.run_id, _told(event))
+    # Stored sessions hold digests of this: another form would make another event of each that is delivered again.
+    told = (kind, time, said) if time is not None else (kind, None, event.agent, event.run_id, said)
     try:
         return _encode(told)
     except (TypeError, ValueError, OverflowError, RecursionError):  # a huge number; in this process it may be anything
@@ -195,25 +197,27 @@ def _told_exactly(event: Event) -> str:
     return blake2b(canonical(_told(event)), digest_size=16).hexdigest()
 
 
-def _told(event: Event) -> tuple[Json, ...]:
-    """Return what an event tells, with a word for its kind.
+def _told(event: Event) -> tuple[str, tuple[Json, ...]]:  # noqa: PLR0911  # one for each kind of event
+    """Return the kind of an event, and what it tells.
 
     A turn that is sent again as history has what was said, and no longer its usage or its stop reason.
     """
     # By the exact type: to tell that a struct is no instance of a class takes longer than the rest.
     if type(event) is Turn:
-        return "turn", event.response.get("content")
+        return "Turn", (event.response.get("content"),)
     if type(event) is ToolCall:
         if type(event.args) is str or event.contested:
             event = read_call(event)  # arguments that are still to be read make no other call of it
-        return "call", event.tool, event.call_id, event.args, event.contested
+            if event.contested:
+                return "ToolCall", (event.tool, event.call_id, event.args, event.contested)
+        return "ToolCall", (event.tool, event.call_id, event.args)
     if type(event) is ToolResult:
-        return "result", event.call_id, event.status, event.output
+        return "ToolResult", (event.call_id, event.status, event.output)
     if type(event) is UserMessage:
-        return "message", event.text
+        return "UserMessage", (event.text,)
     if type(event) is GateDecision:
-        return "decision", event.call_id, event.action
-    return ("end",)
+        return "GateDecision", (event.call_id, event.action)
+    return "SessionEnd", ()
 
 
 def _walked(told: object) -> bytes:

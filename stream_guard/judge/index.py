@@ -178,7 +178,8 @@ class Plan:
         self.loop = _loop([entry for entry in entries if entry[0].simple])
         self.full = tuple(entry for entry in entries if not entry[0].simple)
         self.texts = texts
-        of_turns, of_tools = where == "response", where in {"tool_args", "tool_result", None}
+        self.of_turns = of_turns = where == "response"
+        of_tools = where in {"tool_args", "tool_result", None}
         rules = self.rules
         self.needs_clock = any(bound.needs_clock for bound in rules)
         self.needs_content = any(bound.needs_content for bound in rules)

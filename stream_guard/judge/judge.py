@@ -264,7 +264,12 @@ class Judge:
         self._events[type(event)] += 1
         counted = self._tracker.apply(event, session, out)
         if shares_clock:
-            self._note_time(time, session, out)
+            if clock.now < time:
+                clock.see(session.id, time)
+            now = clock.now
+            session.lag = now - time if now > time else 0.0
+            if session.timers or self._kept.next_due <= now or session.scheduled == inf:
+                self._follow_clock(time, session.id, out)
         return counted
 
     def _place_apart(self, event: Event, session: Session, out: Findings) -> Counted | None:
@@ -287,18 +292,8 @@ class Judge:
             clock.now = time
         counted = self._apply(event, session, out)
         if self._shares_clock:
-            self._note_time(time, self._touched.get(session.id, session), out)  # a new life of it, maybe
-        return counted
-
-    def _note_time(self, time: float, session: Session, out: Findings) -> None:
-        """Let the shared clock follow an event that was judged, and see what it has passed."""
-        clock, now = self.clock, session.now
-        if time > clock.now:
-            clock.see(session.id, time)
-        watermark = clock.now
-        session.lag = watermark - now if watermark > now else 0.0
-        if session.timers or self._kept.next_due <= watermark or session.scheduled == inf:
             self._follow_clock(time, session.id, out)
+        return counted
 
     def _place_untimed(self, event: Event, session: Session, out: Findings) -> Counted | None:
         """Apply an event without a credible time, or buffer it behind the buffered ones: it came after them."""

@@ -13,7 +13,7 @@ from stream_guard.judge.bound import key_text
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.identity import canonical, content_digest, content_of
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.model import Event, Finding, ToolCall, ToolResult, Turn, UserMessage
+from stream_guard.judge.model import Event, Finding, GateDecision, SessionEnd, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -257,3 +257,21 @@ def test_no_value_of_a_key_is_taken_for_another() -> None:
     texts = [key_text(name) for name in names]
     assert len(set(texts)) == len(names)
     assert not any("\0" in text or len(text) > 64 for text in texts)
+
+
+def test_digests_in_rows_of_an_earlier_version_are_those_of_this_one() -> None:
+    # Another form would take each event that is delivered again after an upgrade for a new one, and judge it twice.
+    told: list[tuple[Event, int]] = [
+        (UserMessage(session_id="s", event_id="u", time=1.5e9, text="hi"), 15435040042087878821),
+        (Turn(session_id="s", event_id="t", time=1.5e9, response={"content": "a"}), 18256705022816737313),
+        (
+            ToolCall(session_id="s", time=1.5e9, tool="pay", call_id="c1", args={"b": 1.0, "a": "x"}),
+            11107266268684735488,
+        ),
+        (ToolCall(session_id="s", tool="pay", call_id="c1", args='{"a": 1}'), 11066160429201388204),
+        (ToolCall(session_id="s", tool="pay", call_id="c1", args='{"a": 1, "a": 2}', agent="b"), 565838485434789686),
+        (ToolResult(session_id="s", time=1.5e9, call_id="c1", output={"a": [1]}), 8732255097593474390),
+        (GateDecision(session_id="s", time=1.5e9, call_id="c1", action="block"), 10671088735248472866),
+        (SessionEnd(session_id="s", run_id="r1"), 15450540047842183739),
+    ]
+    assert [content_digest(event, True, 7) for event, _ in told] == [digest for _, digest in told]
