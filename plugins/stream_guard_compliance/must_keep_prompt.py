@@ -154,7 +154,7 @@ class MustKeepPrompt(sg.Rule[MustKeepPromptParams, MustKeepPromptState]):
 
     @staticmethod
     def _wait(event: sg.Event, state: MustKeepPromptState) -> sg.Verdict:
-        size = len(msgspec.msgpack.encode(event))
+        size = len(msgspec.json.encode(event))  # which holds a number of any size
         if state.size + size > _MOST_HELD:
             state.lost = True
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from math import ceil, isfinite
+from math import ceil
 from typing import Final, Literal, TypeAlias
 
 from pydantic import Field, model_validator
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
 from stream_guard_rules.shared.fingerprints import fingerprint
-from stream_guard_rules.shared.json_values import digest
+from stream_guard_rules.shared.json_values import digest, number
 
 Measured: TypeAlias = Literal["count", "distinct", "sum", "average", "percentile", "ratio", "growth"]
 MeasuredEvent: TypeAlias = Literal["call", "result", "turn", "user"]
@@ -212,8 +212,8 @@ class MaxAggregate(sg.Rule[MaxAggregateParams, MaxAggregateState]):
             return sg.Unsure("unevaluable", "the value that it measures") if lacking else None
         if params.measure == "distinct":
             return float(fingerprint(digest(found)) >> 4)  # 52 bits: a float holds them
-        number = isinstance(found, int | float) and not isinstance(found, bool) and isfinite(found)
-        return float(found) if number else sg.Unsure("type_mismatch")
+        value = number(found)
+        return sg.Unsure("type_mismatch") if value is None else value
 
     def _add(self, now: float, value: float, state: MaxAggregateState) -> None:
         samples = state.samples

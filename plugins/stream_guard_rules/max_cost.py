@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Final, Literal
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 import stream_guard as sg
+from stream_guard_rules.shared.json_values import number
 
 _MOST_USD: Final = 1e12
 _DAY: Final = 86400.0
@@ -157,9 +157,9 @@ class MaxCost(sg.Rule[MaxCostParams, MaxCostState]):
         usage = turn.response.get("usage")
         if not isinstance(usage, dict):
             return None
-        cost = usage.get("cost_usd")
-        if isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost) and cost >= 0:
-            return float(cost)
+        cost = number(usage.get("cost_usd"))
+        if cost is not None and cost >= 0:
+            return cost
         model = turn.labels.get("model") or turn.response.get("model") or (turn.request or {}).get("model")
         price = self.params.prices.get(str(model)) or self.params.prices.get("*")
         if (
@@ -171,6 +171,6 @@ class MaxCost(sg.Rule[MaxCostParams, MaxCostState]):
         return price.cost(usage)
 
 
-def _tokens(usage: dict[str, sg.Json], name: str) -> int:
+def _tokens(usage: dict[str, sg.Json], name: str) -> float:
     value = usage.get(name)
-    return value if type(value) is int and value >= 0 else 0
+    return max(0.0, number(value) or 0.0) if type(value) is int else 0.0

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from math import isnan
-
 from pydantic import Field
 
 import stream_guard as sg
+from stream_guard_rules.shared.json_values import number
 
 
 class MaxLatencyParams(sg.Params):
@@ -40,20 +39,22 @@ class MaxLatency(sg.Rule[MaxLatencyParams, sg.NoState]):
     def on_turn(self, turn: sg.Turn, _state: sg.NoState) -> sg.Hit | sg.Unsure | None:
         """Compare the time with the limit."""
         taken = turn.response.get("latency_ms")
-        if isinstance(taken, bool) or not isinstance(taken, int | float) or isnan(taken):
+        milliseconds = number(taken)
+        if milliseconds is None:
             return sg.Unsure("unevaluable", "latency_ms")
-        if taken <= self.params.max_ms:
+        if milliseconds <= self.params.max_ms:
             return None
+        shown = _rounded(milliseconds, self.params.max_ms)
         evidence = {"latency_ms": taken, "max_ms": self.params.max_ms}
         return sg.Hit(
-            f"the response took {_rounded(taken, self.params.max_ms)} ms, and {self.params.max_ms:,} are allowed",
+            f"the response took {shown} ms, and {self.params.max_ms:,} are allowed",
             evidence,
         )
 
     def shortfall(self, event: sg.Event, _state: sg.NoState) -> sg.Shortfall | None:
         """How long it took."""
-        taken = event.response.get("latency_ms") if isinstance(event, sg.Turn) else None
-        if not isinstance(taken, int | float):
+        taken = number(event.response.get("latency_ms")) if isinstance(event, sg.Turn) else None
+        if taken is None:
             return None
         return sg.Shortfall(f"{taken:,.10g} ms of {self.params.max_ms:,}", taken / (self.params.max_ms + 1))
 

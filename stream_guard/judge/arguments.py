@@ -189,7 +189,8 @@ def payload_texts(value: Json) -> list[str]:
             found.append(item)
         elif isinstance(item, dict):
             for key, entry in item.items():  # a loop: for the few entries that there are, quicker than to extend
-                found.append(key)
+                if isinstance(key, str):  # in this process it may be anything
+                    found.append(key)
                 waiting.append(entry)
         elif isinstance(item, list):
             waiting.extend(item)

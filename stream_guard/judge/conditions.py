@@ -56,8 +56,8 @@ def _texts_of(item: Json) -> list[str]:
 
 
 def _timestamp(value: Json) -> float | None:
-    if _is_number(value):
-        return float(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value  # not as a float: a whole number may be larger than any
     if not isinstance(value, str):
         return None
     try:
@@ -112,7 +112,7 @@ def _ageing(_op: str, expected: Json) -> Compare:
 
     def older(value: Json, event: Event) -> bool:
         moment = _timestamp(value)
-        return moment is not None and event.time is not None and event.time - moment > seconds
+        return moment is not None and event.time is not None and moment < event.time - seconds
 
     return older
 

@@ -158,7 +158,7 @@ def _as_json(value: object, *, whole: bool = False) -> bytes:
         if whole:
             text = json.dumps(json.loads(text, parse_float=_read_float), ensure_ascii=False)
         return text.encode("utf-8", "surrogatepass")
-    except (RecursionError, TypeError, ValueError):  # too deep, keys of several types, a value that holds itself
+    except Exception:  # noqa: BLE001  # too deep, keys of several types, a value that holds itself or has no repr
         return _walked(value)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from hashlib import blake2b
+from math import isfinite
+from sys import float_info
 from typing import Final
 
 import stream_guard as sg
@@ -12,6 +14,7 @@ import stream_guard as sg
 # Digests of JSON values: sixteen characters, the same for equal values.
 
 _SHORT: Final = 12
+_LARGEST: Final = int(float_info.max)
 
 
 def digest(value: sg.Json) -> str:
@@ -33,6 +36,13 @@ def digest(value: sg.Json) -> str:
         else:
             hashed.update(_scalar(item))
     return urlsafe_b64encode(hashed.digest()).decode()
+
+
+def number(value: sg.Json) -> float | None:
+    """Return a number as a float, a whole one that no float holds as the largest; None for a flag, a text or NaN."""
+    if type(value) is int:
+        return float(min(max(value, -_LARGEST), _LARGEST))
+    return value if isinstance(value, float) and isfinite(value) else None
 
 
 def short_digest(value: sg.Json) -> str:

@@ -199,6 +199,20 @@ def test_what_holds_itself_equals_nothing() -> None:
     assert canonical(loop) != canonical(loop)
 
 
+class Nameless:
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("strange", [Nameless(), {1: 2, "a": "x"}, {None: ["x"]}])
+def test_whatever_a_process_passes_is_judged_and_its_texts_are_found(strange: object) -> None:
+    rules = "rules: [{id: t, kind: forbidden_text, params: {text: x, where: tool_args}}]"
+    judge = Judge(load_policy(rules, build_registry(), file="p.yaml"), mode="stream")
+    args: Any = {"strange": strange, "said": "x"}
+    assert len(judge.feed(ToolCall(session_id="s", event_id="e", time=1.0, tool="a", args=args)).findings) == 1
+    assert judge.changes()
+
+
 @pytest.mark.parametrize(
     ("left", "right"),
     [
