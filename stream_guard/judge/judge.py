@@ -620,15 +620,12 @@ class Judge:
         idle = self._engine.idle_of(current.id)
         over = current.now + idle if current.now > -inf else inf
         self._engine.fire(current, min(now, over), out, after=current.now)
-        if now >= over:
-            if current.waiting is not None and current.waiting.events:  # they came after the idle time
-                self._renew(current, out)
-            else:
-                # Other sessions' clocks show it as idle; it may know better.
-                self._close(current, "idle", out, time=over)
-                # However far the clock has jumped: it is kept for as long again from now.
-                current.lag = max(current.lag, self.clock.now - idle - current.now)
-                self._kept.rest(current)
+        if now >= over and (current.waiting is None or not current.waiting.events):  # what waits is judged first
+            # Other sessions' clocks show it as idle; it may know better.
+            self._close(current, "idle", out, time=over)
+            # However far the clock has jumped: it is kept for as long again from now.
+            current.lag = max(current.lag, self.clock.now - idle - current.now)
+            self._kept.rest(current)
         return counted
 
     def end(self, session: str | None = None) -> list[Finding]:
@@ -750,11 +747,13 @@ class Judge:
             is_certain = not self._shares_clock or self.clock.has_passed(before.now + idle)
             if is_certain:
                 self._close_earlier(before, out)
+                earlier = None
             key_state = self._open_again(before)
-            # Of two pauses that are not certain, the first one stands: what came before it goes on.
-            key_state.earlier = before if is_certain or before.earlier is None else before.earlier
-            if is_certain:
+            key_state.earlier = before
+            if is_certain or earlier is not None:
                 self._close_earlier(key_state, out)
+            # Of two pauses that are not certain, the first one stands: what came before it goes on.
+            key_state.earlier = earlier or key_state.earlier
         if time >= key_state.now:
             self._engine.fire(key_state, time, out)
         key_state.now = max(key_state.now, time)

@@ -281,7 +281,8 @@ class KeptSessions:
             # What a late event made due before the clock waits for the session's own events.
             deadline = min([deadline, *[timer for timer in session.timers.values() if timer > session.now]])
         if session.waiting is not None and session.waiting.events:
-            deadline = min(deadline, session.waiting.first)
+            first = session.waiting.first  # which ends it, where it comes after its idle time
+            deadline = first if deadline == session.now + idle else min(deadline, first)
         deadline += session.lag
         return deadline if session.earlier is None else min(deadline, self.deadline(session.earlier))
 

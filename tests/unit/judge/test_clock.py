@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
+from stream_guard.judge.rule import Mode
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.storage.stores import MemoryStore
@@ -222,3 +225,32 @@ def test_time_that_passes_sets_no_clock_back() -> None:
     stream.table.advance(2000.0)
     stream.table.advance(10.0)
     assert stream.table.watermark == 2000.0
+
+
+def told(policy: str, events: Sequence[tuple[float, str]], mode: Mode) -> list[tuple[str, str]]:
+    """Return each finding of one session's calls, with where it was made; one session alone moves no clock."""
+    judge = Judge(
+        load_policy(policy, REGISTRY, file="p.yaml"), mode=mode, clock=SharedClock(lambda: WALL, quorum=QUORUM)
+    )
+    found: list[Finding] = []
+    for number, (time, tool) in enumerate(events):
+        call = ToolCall(session_id="s", event_id=f"{number}", time=time, tool=tool, args={}, agent="bot")
+        found += judge.feed(call).findings
+    return [(finding.alert_id, finding.at) for finding in (*found, *judge.end())]
+
+
+def test_a_second_pause_that_nobody_confirms_loses_no_obligation_of_a_key() -> None:
+    rule = "{id: m, kind: must_call_after, params: {first: refund, then: mail, within_seconds: 20}, key: [agent]}"
+    pauses = [(start + second, "refund") for start in (0, 3 * IDLE, 6 * IDLE, 9 * IDLE) for second in (0, 1)]
+    found = told(f"rules: [{rule}]", pauses, "stream")
+    assert len(found) == 8
+    assert sorted(found) == sorted(told(f"rules: [{rule}]", pauses, "batch"))
+
+
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+@pytest.mark.parametrize("late", [5.0, 3 * IDLE - 1, -1e6])
+def test_a_late_event_behind_a_pause_opens_no_session(mode: Mode, late: float) -> None:
+    policy = "{sessions: {max_out_of_orderness: 10s}, rules: [{id: m, kind: must_call, params: {tool: mail}}]}"
+    before = [(0.0, "mail"), (1.0, "look"), (3 * IDLE, "mail"), (3 * IDLE + 1, "look")]
+    after = [(3 * IDLE + 20, "look")]
+    assert told(policy, [*before, *after], mode) == told(policy, [*before, (late, "look"), *after], mode) == []
