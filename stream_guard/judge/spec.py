@@ -140,7 +140,7 @@ class RuleSpec:
     slot: str  # the id, made unique where a dialect lets two rules share one; names states and alert ids
     rule: Rule[Any, Any]
     params: Mapping[str, Json] = field(default_factory=dict)  # as written, for digests and reports
-    taken_in: Mapping[str, Json] = field(default_factory=dict)  # of the policy's classes and of files, for digests
+    taken_in: Mapping[str, Json] = field(default_factory=dict)  # of classes, agents and files, for digests
     severity: Severity = Severity.ERROR
     severity_word: str = ""  # the word of the original, where a dialect has other ones
     when: Condition | None = None

@@ -94,6 +94,7 @@ def load_policy(
     agents = check_agents(form.agents, rules, report)
     if report.failed:
         raise PolicyError(report.in_order())
+    specs = [_with_agents(spec, agents) if spec.agent else spec for spec in specs]
     warn_of_unlisted(specs, agents, native.origins, report)
     return _policy(form, specs, agents, report, file=document.file)
 
@@ -242,6 +243,13 @@ def _rule_content(rule: RuleSpec) -> dict[str, Json]:
         **({"set_labels": dict(rule.set_labels)} if rule.set_labels else {}),
         **({"on_unevaluable": rule.on_unevaluable} if rule.on_unevaluable != "stop" else {}),
     }
+
+
+def _with_agents(rule: RuleSpec, agents: Agents) -> RuleSpec:
+    """Return a rule with the agents that it applies to, and the tools that each may try."""
+    below = {name: agent.operations for name, agent in agents.items() if rule.agent in agents.lineage(name)}
+    taken_in = {name: None if tools is None else sorted(tools) for name, tools in below.items()}
+    return replace(rule, taken_in={**rule.taken_in, "@": taken_in})
 
 
 def _agent_content(agent: PolicyAgent) -> dict[str, Json]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import stream_guard as sg
 from stream_guard.judge.bound import fingerprint
 
@@ -32,6 +34,26 @@ def test_a_class_that_is_mended_forgets_what_it_took_for_fulfilled() -> None:
     found = judge.feed(sg.ToolCall(session_id="s", time=2.0, tool="refund")).findings
     assert [finding.rule_id for finding in found] == ["r"]
     assert judge.counts.state_resets == 1
+
+
+AGENTS = """
+agents: {{boss: {{}}, helper: {{{helper}}}, other: {{{other}}}}}
+rules: [{{id: r, kind: must_call_before, params: {{first: confirm, second: refund}}, agent: boss}}]
+"""
+
+
+@pytest.mark.parametrize("helper", ["", "parent: other", "parent: boss, operations: [look]"])
+def test_an_agent_that_a_rule_applies_to_no_longer_fulfils_nothing_for_it(helper: str) -> None:
+    judge = sg.Judge(sg.parse_policy(AGENTS.format(helper="parent: boss", other="")), mode="stream")
+    judge.feed(sg.ToolCall(session_id="s", time=1.0, tool="confirm", agent="helper"))
+    judge.use(sg.parse_policy(AGENTS.format(helper=helper, other="")))
+    assert judge.feed(sg.ToolCall(session_id="s", time=2.0, tool="refund", agent="boss")).findings
+    assert judge.counts.state_resets == 1
+
+
+def test_an_agent_that_a_rule_does_not_apply_to_changes_no_tag() -> None:
+    one, two = (sg.parse_policy(AGENTS.format(helper="", other=other)) for other in ("", "operations: [look]"))
+    assert fingerprint(one.rules[0]) == fingerprint(two.rules[0])
 
 
 def test_what_stands_in_a_schema_file_changes_the_tag_and_the_version(tmp_path: Path) -> None:
