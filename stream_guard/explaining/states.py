@@ -69,8 +69,9 @@ def _value(value: Json, *, of_attempts: bool) -> str:  # noqa: PLR0911  # one fo
     if isinstance(value, dict | list | tuple | set | frozenset) and _is_fingerprints(list(value)):
         return f"[{len(value)} {'fingerprint' if len(value) == 1 else 'fingerprints'}]"
     if isinstance(value, dict):
-        shown = {_value(key, of_attempts=of_attempts): item for key, item in list(value.items())[-_MOST_ITEMS:]}
-        return _listed([f"{key}: {_value(item, of_attempts=False)}" for key, item in shown.items()], len(value))
+        latest = list(value.items())[-_MOST_ITEMS:]
+        shown = [f"{_value(key, of_attempts=of_attempts)}: {_value(item, of_attempts=False)}" for key, item in latest]
+        return _listed(shown, len(value))
     if isinstance(value, list | tuple | set | frozenset):
         return _listed([_value(item, of_attempts=of_attempts) for item in list(value)[-_MOST_ITEMS:]], len(value))
     return _short(str(value))

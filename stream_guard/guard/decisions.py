@@ -204,7 +204,7 @@ def _passing(spec: RuleSpec, found: str) -> str:
 
 def is_about(attempt: ToolCall, finding: Finding) -> bool:
     """Whether a finding is about this attempt: not a follow-up, and no deadline that passed just before it."""
-    if finding.followup:
+    if finding.followup or finding.session_id != attempt.session_id:
         return False
     return finding.attempt == attempt.attempt or finding.kind == "rule_error"
 

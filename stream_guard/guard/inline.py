@@ -258,9 +258,9 @@ class Guard:
 
     def _decide(self, attempt: ToolCall) -> JudgedAttempt:
         judged = self._judge.ask(replace(attempt, time=self._now(attempt)))
-        found, attempt, call = list(judged.findings), judged.counted, judged.opened
+        attempt, call = judged.counted, judged.opened
+        found = [*judged.findings, *self._tidy()]
         self._hand_on(found)
-        self._tidy()
         if judged.asked_again:
             attempt = replace(attempt, time=call.since)  # recorded again, it is what was recorded then
         if found:
@@ -299,11 +299,10 @@ class Guard:
                 self.untold.add(alerts_of((finding,), self._policy.version), is_followup=is_followup)
 
     def _feed(self, event: Event) -> list[Finding]:
-        found = list(self._judge.feed(event).findings)
+        found = [*self._judge.feed(event).findings, *self._tidy()]
         self._hand_on(found)
         self._hold_untold(None, found)
         self._list(found)
-        self._tidy()
         return found
 
     def _hand_on(self, found: list[Finding]) -> None:
@@ -321,15 +320,16 @@ class Guard:
         while len(self._listed) > _LISTED:
             del self._listed[next(iter(self._listed))]
 
-    def _tidy(self) -> None:
-        """Every so many events, drop the sessions that are over, and move those that are too many out of memory."""
+    def _tidy(self) -> list[Finding]:
+        """Every so many events, end the sessions that are over, and move those that are too many out of memory."""
         self._untidied += 1
         if self._untidied < _TIDY_EVERY or self._is_shared:  # of shared ones, none stays
-            return
-        now = self._clock()
+            return []
+        now, found = self._clock(), list[Finding]()
         if now is not None:
             is_due = now - self._looked_through >= self._policy.idle
-            self._judge.drop_idle(now, stored=is_due)
+            found = self._judge.drop_idle(now, stored=is_due)
             self._looked_through = now if is_due else self._looked_through
         self._judge.make_room()
         self._untidied = 0
+        return found

@@ -98,6 +98,7 @@ class Judge:
         self.found: Findings = []  # in the call that goes on, for those who watch rules while they judge
         self._named: Callable[[Event, str], None] | None = None
         self._preview: Judge | None = None
+        self._makes_space = False  # an eviction goes on
         self._rows = _Rows()  # without a store
         self._store: Store = store if store is not None else self._rows
         self._shares_clock = mode == "stream"
@@ -218,7 +219,7 @@ class Judge:
         session = self._kept.load(session_id, event)
         if self._kept.unwritable:
             self._tell_unwritable(out)
-        if self._kept.is_crowded():
+        if self._kept.is_crowded() and not self._makes_space:
             self._make_space(session_id, event, out)
         return session
 
@@ -501,7 +502,9 @@ class Judge:
         ended = session.life is ENDED
         session.life, session.scheduled = LIVE, inf
         if self._was_idle(session, event, ended=ended):
-            return self._open_again(session)
+            renewed = self._open_again(session)
+            renewed.earlier = session.earlier
+            return renewed
         if event.time is None or event.time - session.now < self._idle:  # a longer pause is still to be believed
             self.counts.disbelieved_ends += ended
         return session
@@ -524,20 +527,28 @@ class Judge:
             self._kept.drop(session)
 
     def _make_space(self, newest: str, event: Event, out: Findings) -> None:
-        """Close one session where there are too many, but neither the newest nor that of the event."""
+        """Close sessions while there are too many, but neither the newest nor that of the event.
+
+        What an evicted one held back is judged, and may load others: none of those makes space once more.
+        """
         now = self.clock.now if self.clock.now > -inf else event.time
         if now is not None:
             self._kept.expire_forgotten(now)
-        session = self._kept.find_surplus((newest, event.session_id))
-        if session is None:
-            return
-        if session.life is not LIVE:
-            self.counts.evictions["ended_sessions"] += session.life is ENDED
-            self._close_earlier(session, out)
-            self._kept.forget(session)
-            return
-        self.counts.evictions["sessions"] += 1
-        self._end(session, "evicted", out, time=session.time)
+        self._makes_space = True
+        try:
+            while self._kept.is_crowded():
+                session = self._kept.find_surplus((newest, event.session_id))
+                if session is None:
+                    return
+                if session.life is not LIVE:
+                    self.counts.evictions["ended_sessions"] += session.life is ENDED
+                    self._close_earlier(session, out)
+                    self._kept.forget(session)
+                else:
+                    self.counts.evictions["sessions"] += 1
+                    self._end(session, "evicted", out, time=session.time)
+        finally:
+            self._makes_space = False
 
     # Time passes.
 
@@ -856,9 +867,20 @@ class Judge:
         """Keep in rows what other processes need that judge by them, maybe under another policy."""
         self._kept.share()
 
-    def drop_idle(self, now: float, *, stored: bool = False) -> None:
-        """Drop the sessions that no event goes on with any longer, where no shared clock closes them."""
-        self._kept.drop_idle(now, stored=stored)
+    def drop_idle(self, now: float, *, stored: bool = False) -> list[Finding]:
+        """End the sessions that no event goes on with any longer, where no shared clock closes them.
+
+        ``stored``: also those that are not in memory, which takes a look at every row.
+        """
+        out: Findings = []
+        self.found = out
+        for session in self._kept.find_idle(now, stored=stored):
+            if session.life is LIVE:
+                self._end(session, "idle", out, time=session.now + self._engine.idle_of(session.id))
+            else:
+                self._close_earlier(session, out)
+                self._kept.drop(session)
+        return out
 
     def drop_memory(self) -> None:
         """Forget what is in memory: the store knows better."""

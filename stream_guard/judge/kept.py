@@ -350,20 +350,15 @@ class KeptSessions:
         self.touched.clear()
         self.clean.clear()
 
-    def drop_idle(self, now: float, *, stored: bool) -> None:
-        """Drop the sessions that were silent for so long that no event goes on with them, as a stream does.
-
-        ``stored``: also those that are not in memory, which takes a look at every row.
-        """
+    def find_idle(self, now: float, *, stored: bool) -> list[Session]:
+        """Return the sessions that were silent for so long that no event goes on with them, as on a stream."""
         if stored:
             due = [row for row, time in self.store.deadlines() if time is not None and self._was_idle(row, time, now)]
             for row in filter(_is_session, due):
                 if row not in self.touched:
                     self.load(row)
-        for session in [*self.clean.values(), *self.touched.values()]:
-            if self._was_idle(session.id, session.now + self._engine.idle_of(session.id), now):
-                self._counts.closed["idle"] += not session.resting
-                self.drop(session)
+        known = [*self.clean.values(), *self.touched.values()]
+        return [one for one in known if self._was_idle(one.id, one.now + self._engine.idle_of(one.id), now)]
 
     def _was_idle(self, row: str, over: float, now: float) -> bool:
         """Whether a session is forgotten that was over at a time: a late event goes on with it for as long again."""

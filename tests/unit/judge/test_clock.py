@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
+from stream_guard.judge.model import Event, Finding, Json, SessionEnd, ToolCall, Turn
 from stream_guard.judge.rule import Mode
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -254,3 +254,17 @@ def test_a_late_event_behind_a_pause_opens_no_session(mode: Mode, late: float) -
     before = [(0.0, "mail"), (1.0, "look"), (3 * IDLE, "mail"), (3 * IDLE + 1, "look")]
     after = [(3 * IDLE + 20, "look")]
     assert told(policy, [*before, *after], mode) == told(policy, [*before, (late, "look"), *after], mode) == []
+
+
+@pytest.mark.parametrize("wakes", [[], [(None, "third")], [(106802.0, "third")]])
+def test_whatever_wakes_a_closed_key_its_life_before_the_pause_is_ended(wakes: list[tuple[float | None, str]]) -> None:
+    rule = """{id: m, kind: must_followup, key: [agent], params: {trigger: [], must: {kind: text_includes, text: done},
+      within_turns: 2}}"""
+    judge, found = Judge(load_policy(f"rules: [{rule}]", REGISTRY, file="p.yaml"), mode="stream"), list[Finding]()
+    told = [(1e5, "s"), (105000.0, "other"), (106000.0, "clock"), (100001.0, "s"), (106801.0, "clock")]
+    for number, (time, name) in enumerate([*told, *wakes, (120000.0, "clock")]):
+        answer: dict[str, Json] = {"content": "well", "stop_reason": "end_turn"}
+        agent = "" if name == "clock" else "bot"
+        turn = Turn(session_id=name, event_id=f"{number}", time=time, response=answer, agent=agent)
+        found += judge.feed(turn).findings
+    assert 100001.0 + IDLE in [one.time for one in found if one.at == "end"]

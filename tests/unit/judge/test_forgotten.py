@@ -10,14 +10,16 @@ from msgspec.msgpack import encode
 from stream_guard.guard.ended import EndedSessions
 from stream_guard.guard.inline import Guard
 from stream_guard.judge import forgotten
+from stream_guard.judge.clock import SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import ForgottenSessions
 from stream_guard.judge.identity import share_of, tenant_session
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.kept import TenantShares
-from stream_guard.judge.model import Action, Decision, Finding, ToolCall, ToolResult, UserMessage
+from stream_guard.judge.model import Action, Decision, Finding, SessionEnd, ToolCall, ToolResult, UserMessage
 from stream_guard.judge.rule import Mode
 from stream_guard.judge.spec import Policy
+from stream_guard.judge.tracker import Judged
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
 from stream_guard.settings import SessionLimits
@@ -406,3 +408,34 @@ def test_a_guard_drops_sessions_that_no_event_goes_on_with(*, restarts: bool) ->
     assert rows == {"s", "new-0", "new-1", "new-2"}
     assert desk.guard.counts.closed["idle"] == 20
     assert desk.guard.counts.sessions == 4
+
+
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_what_an_evicted_session_held_back_evicts_no_session_of_the_event_that_came(mode: Mode) -> None:
+    across = "{id: across, kind: no_call, params: {tool: nothing}, key: [labels.user]}"
+    table = Judge(policy_of(f"{across}, {CAP.replace('n: 3', 'n: 1')}", by_tenant=True), FEW, mode=mode)
+    if mode == "stream":
+        table.clock = SharedClock(lambda: 1e9, quorum=3)
+
+    def tell(tenant: str, session: str, time: float, tool: str = "look", **labels: str) -> Judged:
+        name = tenant_session(tenant, session)
+        return table.feed(ToolCall(session_id=name, time=time, tool=tool, labels={"tenant": tenant, **labels}))
+
+    for number in range(FEW.max_live - 1):
+        tell(f"t{number}", "a", 1000.0)
+    tell("acme", "a", 1000.0)
+    tell("acme", "a", 1000.0 + 2 * IDLE, user="x")  # waits for what shows that the pause was one
+    found = [tell("acme", "s", 1000.0 + number, "mail").findings for number in range(2)]
+    assert [[one.rule_id for one in made] for made in found] == [[], ["cap"]]
+    assert table.counts.sessions <= FEW.max_live
+
+
+@pytest.mark.parametrize("others", [10, 1100])
+def test_a_guard_tells_what_a_silent_session_owes_however_much_others_say(others: int) -> None:
+    desk = Desk(policy_of("{id: owed, kind: must_call, params: {tool: report}}"), SessionLimits())
+    found = desk.guard.observe(ToolCall(session_id="s", event_id="e", tool="look"))
+    for number in range(others):
+        desk.now += 2.5 * IDLE / others
+        found += desk.guard.observe(UserMessage(session_id="o", event_id=f"o{number}", text="hi"))
+    found += desk.guard.observe(SessionEnd(session_id="s", event_id="end"))
+    assert [(one.rule_id, one.time) for one in found if one.session_id == "s"] == [("owed", 1000.0 + IDLE)]
