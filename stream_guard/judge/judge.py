@@ -400,7 +400,7 @@ class Judge:
                 self.counts.late_events += 1
             else:
                 if time - now >= self._idle and now > -inf:
-                    session = self._renew(session, out)
+                    session = self._renew(session, time, out)
                 elif session.timers:
                     self._engine.fire(session, time, out)
                 session.now = time
@@ -480,16 +480,21 @@ class Judge:
                 return rules
         return None
 
-    def _renew(self, session: Session, out: Findings) -> Session:
+    def _renew(self, session: Session, time: float, out: Findings) -> Session:
         """Close an idle session and open it again for the event that follows."""
         self._close(session, "idle", out, time=session.now + self._engine.idle_of(session.id))
-        renewed = self._open_again(session)
+        renewed = self._open_again(session, time)
         renewed.waiting = session.waiting
         return renewed
 
-    def _open_again(self, session: Session) -> Session:
-        """Begin a new session of the same id; what lasts as long as the id goes on."""
+    def _open_again(self, session: Session, time: float | None) -> Session:
+        """Begin a new session of the same id; what lasts as long as the id goes on.
+
+        So does what another policy knows that does not begin anew after such a silence.
+        """
         renewed = self._touched[session.id] = Session(session.id, session.lasting)
+        if time is not None and time - session.now < session.strangers.idle:
+            renewed.strangers, session.strangers = session.strangers, renewed.strangers
         return renewed
 
     def _wake(self, session: Session, event: Event) -> Session:
@@ -502,7 +507,7 @@ class Judge:
         ended = session.life is ENDED
         session.life, session.scheduled = LIVE, inf
         if self._was_idle(session, event, ended=ended):
-            renewed = self._open_again(session)
+            renewed = self._open_again(session, event.time)
             renewed.earlier = session.earlier
             return renewed
         if event.time is None or event.time - session.now < self._idle:  # a longer pause is still to be believed
@@ -759,7 +764,7 @@ class Judge:
             if is_certain:
                 self._close_earlier(before, out)
                 earlier = None
-            key_state = self._open_again(before)
+            key_state = self._open_again(before, time)
             key_state.earlier = before
             if is_certain or earlier is not None:
                 self._close_earlier(key_state, out)

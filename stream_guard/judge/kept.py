@@ -334,7 +334,8 @@ class KeptSessions:
             deadline = self.deadline(session)
             return deadline if deadline < inf else None
         # Nobody looks at it for its timers, and what is over may be deleted.
-        return None if session.now == -inf else session.now + self._engine.idle_of(session.id)
+        idle = max(self._engine.idle_of(session.id), session.strangers.idle)
+        return None if session.now == -inf else session.now + idle
 
     def put_all(self) -> None:
         """Put every changed session into the store, and drop unpacked sessions beyond the in-memory limit."""

@@ -75,6 +75,7 @@ class StoredSession(msgspec.Struct, array_like=True, gc=False):
     forgotten: bytes = b""  # a sketch of the addresses of slots that were forgotten
     told: tuple[int, bytes, bytes] = (0, b"", b"")  # how often attempts were told of
     catalogue: bytes = b""  # schemas of the tools that the session declared
+    idle: float = 0.0  # after how long a silence it begins anew, by the policy that says the longest
 
 
 @resolved
@@ -132,6 +133,7 @@ def pack(session: Session, engine: Engine) -> bytes:
         b"" if session.forgotten is None else session.forgotten.bits,
         lasting.told.stored(),
         _write_catalogue(lasting.catalogue),
+        max(engine.idle_of(session.id), session.strangers.idle),
     )
     try:
         return _encode_row(row)
@@ -271,7 +273,7 @@ def unpack(
         session.forgotten = Sketch(bytearray(row.forgotten))
     if keep_strangers:
         unevaluable, cut = ([tag for tag in tags if tag not in engine.by_tag] for tags in (row.unevaluable, row.cut))
-        session.strangers = Strangers({}, tuple(unevaluable), tuple(cut))
+        session.strangers = Strangers({}, tuple(unevaluable), tuple(cut), row.idle)
     _restore_rules(session, row, engine, counts, most_strangers=engine.max_states if keep_strangers else 0)
     return session
 

@@ -324,6 +324,7 @@ class Strangers(msgspec.Struct, gc=False):
     slots: dict[tuple[int, tuple[str, ...]], Slot] = {}  # with states as they are stored
     unevaluable: tuple[int, ...] = ()  # tags of such rules that could not judge an event
     cut: tuple[int, ...] = ()  # tags of such rules that lost what they remembered
+    idle: float = 0.0  # after how long a silence such a rule begins anew, at most
 
 
 _NO_STRANGERS: Final = Strangers()  # of nearly every session
@@ -449,7 +450,9 @@ class Session:
         """Return the same session with nothing but its time, what conditions remember, and who lost states in it."""
         left = Session(self.id)
         left.now, left.life, left.memory = self.now, self.life, self.memory
-        left.strangers = Strangers(cut=(*self.strangers.cut, *[tag for tag, _ in self.strangers.slots]))
+        strangers = self.strangers
+        lost = (*strangers.cut, *[tag for tag, _ in strangers.slots])
+        left.strangers = Strangers(cut=lost, idle=strangers.idle)
         return left
 
     def make_end(self, reason: Literal["closed", "idle", "end_of_input"], time: float | None) -> SessionEnd:

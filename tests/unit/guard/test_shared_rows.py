@@ -19,6 +19,9 @@ TWICE = "{id: twice, kind: max_calls, params: {tool: pay, n: 2}, then: block}"
 KEYED = "{id: keyed, kind: must_call_before, params: {first: ask, second: close, same_arg: id}, then: block}"
 HELD = "{id: held, kind: max_calls, params: {tool: pay, n: 0}, for: 10s, then: block}"
 ONCE = "{id: once, kind: max_calls, params: {tool: look, n: 0}, cooldown: 1h}"
+BY_USER = "kind: max_aggregate, key: [labels.user], then: block, params: {tool: pay, measure: count"
+A_DAY = f"{{id: day, {BY_USER}, over: 2, window_seconds: 24h}}}}"
+A_MINUTE = f"{{id: minute, {BY_USER}, over: 50, window_seconds: 60}}}}"
 OTHER = "{id: other, kind: max_calls, params: {tool: look, n: 2}, key: [session, args.order], then: block}"
 
 
@@ -36,13 +39,15 @@ class Gates:
 
     def __init__(self, *policies: str, limits: SessionLimits | None = None) -> None:
         self.now, self.store = 0.0, Shared()
-        loaded = [load_policy(f"rules: [{rules}]", REGISTRY, file="p.yaml") for rules in policies]
+        texts = [text if "rules:" in text else f"rules: [{text}]" for text in policies]
+        loaded = [load_policy(text, REGISTRY, file="p.yaml") for text in texts]
         self.guards = [Guard(one, store=self.store, limits=limits, clock=lambda: self.now) for one in loaded]
         self.asked = 0
 
     def may(self, gate: int, tool: str = "pay", session: str = "s", **more: Any) -> bool:
         self.asked += 1
-        call = sg.ToolCall(session_id=session, tool=tool, call_id=f"c{self.asked}", **{"args": {}, **more})
+        told = {"args": {}, "labels": {"user": "u"}, **more}
+        call = sg.ToolCall(session_id=session, tool=tool, call_id=f"c{self.asked}", **told)
         return self.guards[gate].check(call).action is Action.ALLOW
 
 
@@ -89,3 +94,25 @@ def test_what_rules_hold_beside_states_stays_where_another_gate_lacks_them() -> 
         gates.now += 6
     assert answers == [True, True, False, False, False]
     assert told == 1
+
+
+@pytest.mark.parametrize(
+    ("longer", "shorter"),
+    [
+        (f"sessions: {{idle: 24h}}\nrules: [{TWICE}]", f"sessions: {{idle: 60s}}\nrules: [{OTHER}]"),
+        (f"rules: [{A_DAY}]", f"rules: [{A_MINUTE}]"),
+    ],
+    ids=["session", "key"],
+)
+def test_a_gate_that_forgets_sooner_lets_no_limit_of_another_begin_anew(longer: str, shorter: str) -> None:
+    gates = Gates(longer, shorter, longer)
+    assert [gates.may(0) for _ in range(3)] == [True, True, False]
+    gates.now += 3600
+    assert gates.may(1)
+    assert gates.may(1)
+    gates.now += 3600
+    assert gates.may(1)
+    assert not gates.may(2)
+    gates.now += 25 * 3600
+    assert gates.may(1)
+    assert [gates.may(0) for _ in range(3)] == [True, True, False], "after so long a silence it begins anew"
