@@ -941,6 +941,7 @@ class Judge:
 
     def load(self, rows: Iterable[Row]) -> None:
         """Go on with the rows that another judge returned as changes."""
+        self._kept.leave()
         for name, blob, deadline in rows:
             if name == _CLOCK and blob is not None:
                 self.watermark = float(blob)
@@ -949,7 +950,6 @@ class Judge:
             else:
                 self._rows.put(name, blob, deadline)
         self._rows.take_changes()
-        self.counts.sessions = 0
         self._open(self._engine)
 
 

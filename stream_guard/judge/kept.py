@@ -135,6 +135,10 @@ class KeptSessions:
                 self.deadlines.push(deadline, session_id)
         self.next_due = self.deadlines.first()
 
+    def leave(self) -> None:
+        """Count the open sessions no longer: others may count theirs in the same place."""
+        self._counts.sessions -= len(self.ids()) - len(self.resting)
+
     def use(self, engine: Engine) -> None:
         """Switch to another policy. Sessions are packed under the old one, and unpacked later under the new."""
         for session in list(self.touched.values()):

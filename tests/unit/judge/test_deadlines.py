@@ -53,3 +53,27 @@ def test_a_session_that_is_read_again_and_again_has_one_deadline() -> None:
     deadlines = judge._kept.deadlines
     assert sum(deadlines.pop() is not None for _ in range(60)) == 3
     assert judge.counts.sessions == 3
+
+
+def test_loading_rows_leaves_the_sessions_of_other_judges_counted() -> None:
+    rule = "{id: r, kind: max_calls, params: {tool: pay, n: 9}}"
+    policy = load_policy(f"rules: [{rule}]", build_registry(), file="p.yaml")
+    judge = Judge(policy, Limits(max_live=10), mode="stream")
+    other = Judge(judge)
+    for number in range(10):
+        (other if number % 2 else judge).feed(look(number))
+    rows = other.changes()
+    assert judge.counts.sessions == 10
+    other.load(rows)
+    assert judge.counts.sessions == 10
+    for number in range(10, 30):
+        judge.feed(look(number))
+    assert judge.counts.sessions == 10
+    assert judge.counts.evictions["sessions"] == 20
+    judge.end()
+    other.end()
+    assert judge.counts.sessions == 0
+
+
+def look(number: int) -> ToolCall:
+    return ToolCall(session_id=f"s{number}", event_id="e", time=1000.0 + number, tool="look")
