@@ -596,31 +596,34 @@ class Judge:
         self.watermark = watermark
         if self._kept.unwritable:
             self._tell_unwritable(out)
-        while (session_id := self._kept.deadlines.pop(watermark)) is not None:
+        deadlines = self._kept.deadlines
+        while (due := deadlines.first()) <= watermark and (session_id := deadlines.pop()) is not None:
             session = self._kept.find(session_id)
             if session is None:
                 continue  # it has ended since
             session.scheduled = inf
-            if self._kept.deadline(session) <= watermark:
-                self._kept.clean.pop(session_id, None)
-                self._touched[session_id] = session
-                self._pass_earlier(session, out)
-                if session.life is RESTING:
-                    if self._kept.deadline(session) <= watermark:  # it has no earlier life any more
-                        self._kept.drop(session)
-                elif session.life is ENDED:  # however far the clock has jumped: it may go on for as long again
-                    session.life = RESTING
-                    session.lag = max(session.lag, watermark - self._idle - session.now)
-                else:
-                    self._advance_session(session, watermark - session.lag, out)
-                session = self._touched.get(session_id)
+            if self._kept.deadline(session) > due:  # it has gone on since, and has its turn later
+                self._kept.schedule(session)
+                continue
+            self._kept.clean.pop(session_id, None)
+            self._touched[session_id] = session
+            self._pass_earlier(session, out)
+            if session.life is RESTING:
+                if self._kept.deadline(session) <= watermark:  # it has no earlier life any more
+                    self._kept.drop(session)
+            elif session.life is ENDED:  # however far the clock has jumped: it may go on for as long again
+                session.life = RESTING
+                session.lag = max(session.lag, watermark - self._idle - session.now)
+            else:
+                self._advance_session(session, watermark - session.lag, out)
+            session = self._touched.get(session_id)
             if session is not None:
                 # Everything up to the watermark is done, whatever a rounded deadline says.
                 deadline = self._kept.deadline(session)
                 if deadline < inf:
                     session.scheduled = deadline if deadline > watermark else nextafter(watermark, inf)
-                    self._kept.deadlines.push(session.scheduled, session_id)
-        self._kept.next_due = self._kept.deadlines.first()
+                    deadlines.push(session.scheduled, session_id)
+        self._kept.next_due = deadlines.first()
 
     def _advance_session(
         self, session: Session, now: float, out: Findings, awaited: Event | None = None

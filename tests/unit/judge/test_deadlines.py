@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from stream_guard.judge.judge import Judge
+from stream_guard.judge.judge import Judge, Row
 from stream_guard.judge.kept import Deadlines
 from stream_guard.judge.limits import Limits
 from stream_guard.judge.model import ToolCall
@@ -73,6 +75,23 @@ def test_loading_rows_leaves_the_sessions_of_other_judges_counted() -> None:
     judge.end()
     other.end()
     assert judge.counts.sessions == 0
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_sessions_have_their_turn_by_their_deadlines_whatever_they_had_before(*, restarts: bool) -> None:
+    rule = "{id: r, kind: max_calls, params: {tool: pay, n: 1}, key: [labels.user]}"
+    text = f"sessions: {{idle: 60s, max_out_of_orderness: 90s}}\nrules: [{rule}]"
+    policy = load_policy(text, build_registry(), file="p.yaml")
+    told = [("o", 107.0, "pay"), ("q", 107.0, "pay"), ("s", 172.0, "look"), ("o", 113.0, "look"), ("s", 1e6, "look")]
+    judge, rows, found = Judge(policy, mode="stream"), dict[str, Row](), list[str]()
+    for number, (session, time, tool) in enumerate(told):
+        call = ToolCall(session_id=session, event_id=f"e{number}", call_id=f"c{number}", time=time, tool=tool)
+        found += [finding.session_id for finding in judge.feed(replace(call, labels={"user": "u"})).findings]
+        if restarts:
+            rows |= {row[0]: row for row in judge.changes()}
+            judge = Judge(policy, mode="stream")
+            judge.load(rows.values())
+    assert [*found, *(finding.session_id for finding in judge.end())] == ["o"]
 
 
 def look(number: int) -> ToolCall:
