@@ -287,12 +287,11 @@ def _subject(event: Event | None, key_state: Session, at: At, time: float | None
 
 
 def _key_values(bound: BoundRule, address: Address, key_state: Session) -> list[str]:
-    """Return which of the rule's states the finding is from: the session part, the run or the values of the key."""
+    """Return which of the rule's states the finding is from: the session part, and the run or the values of the key."""
+    part = [str(key_state.part)] if bound.part_scoped else []
     if isinstance(address, tuple):
-        return [str(value) for value in address[1:]]
-    if bound.part_scoped:
-        return [str(key_state.part)]
-    return [] if "session" in bound.spec.key else [key_state.id.rpartition("\x00")[2]]
+        return part + [str(value) for value in address[1:]]
+    return part or ([] if "session" in bound.spec.key else [key_state.id.rpartition("\x00")[2]])
 
 
 class Reporter:

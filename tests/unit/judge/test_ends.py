@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stream_guard.judge.clock import QUORUM, SharedClock
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.judge import Judge
-from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall
+from stream_guard.judge.model import Event, Finding, SessionEnd, ToolCall, Turn, UserMessage
 from stream_guard.judge.rule import Mode
 from stream_guard.policy.load import load_policy
 from stream_guard.registry import build_registry
@@ -232,3 +232,18 @@ def test_no_end_changes_what_limits_find(told: Sequence[Told], mode: Mode) -> No
             without.tell(what, time)
     places = [{finding.event_id for finding in run.found if finding.rule_id == "max"} for run in (with_ends, without)]
     assert places[0] == places[1]
+
+
+@pytest.mark.parametrize("key", ["[session]", "[session, labels.user]"])
+def test_the_ends_of_parts_without_clocks_have_ids_of_their_own(key: str) -> None:
+    gate = "when: {path: labels.user, op: ==, value: u}"
+    rule = f"{{id: r, kind: must_call, params: {{tool: report}}, scope: part, key: {key}, {gate}}}"
+    judge, found = Judge(load_policy(f"rules: [{rule}]", REGISTRY, file="p.yaml")), list[Finding]()
+    for number in range(4):
+        message = UserMessage(session_id="s", event_id=f"u{number}", text="hi", labels={"user": "u"})
+        turn = Turn(session_id="s", event_id=f"t{number}", response={"content": "yes"}, labels={"user": "u"})
+        for event in (message, turn):
+            found += judge.feed(event).findings
+    found += judge.end()
+    assert len(found) == 4
+    assert len({finding.alert_id for finding in found}) == 4
