@@ -154,7 +154,10 @@ class MustKeepPrompt(sg.Rule[MustKeepPromptParams, MustKeepPromptState]):
 
     @staticmethod
     def _wait(event: sg.Event, state: MustKeepPromptState) -> sg.Verdict:
-        size = len(msgspec.json.encode(event))  # which holds a number of any size
+        try:
+            size = len(msgspec.json.encode(event))
+        except ValueError:  # half of a surrogate pair, or a number of more digits than Python writes
+            size = _MOST_HELD + 1
         if state.size + size > _MOST_HELD:
             state.lost = True
         else:

@@ -47,3 +47,19 @@ def test_an_event_with_a_huge_number_waits_for_its_prompt() -> None:
     ]
     assert len(find(one_rule_policy(KINDS["must_keep_prompt"], {}), trace, counts=counts)) == 1
     assert counts.total("rule_errors") == 0
+
+
+@pytest.mark.parametrize("odd", [10**5000, "\ud800"], ids=["number", "text"])
+def test_an_event_that_json_cannot_write_is_lost_before_its_prompt_and_the_rule_says_so(odd: Json) -> None:
+    counts = Counts()
+    prompt: dict[str, Json] = {"turn": "Hello!", "request": {"system": "Never call wipe_disk. Be kind."}}
+    trace: list[dict[str, Json]] = [
+        {"call": "wipe_disk", "args": {"n": odd}},
+        prompt,
+        {"call": "look"},
+        {"call": "wipe_disk"},
+    ]
+    found = find(one_rule_policy(KINDS["must_keep_prompt"], {}), trace, counts=counts)
+    assert [at for at, _ in found] == [3]
+    assert counts.total("rule_errors") == 0
+    assert counts.total("unevaluable") == 3
