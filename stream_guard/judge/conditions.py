@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from datetime import UTC, datetime
+from sys import float_info
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -56,8 +57,9 @@ def _texts_of(item: Json) -> list[str]:
 
 
 def _timestamp(value: Json) -> float | None:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value  # not as a float: a whole number may be larger than any
+    if _is_number(value):
+        # A whole number may be larger than any float.
+        return float(min(max(value, -float_info.max), float_info.max))
     if not isinstance(value, str):
         return None
     try:
