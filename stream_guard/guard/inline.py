@@ -89,7 +89,7 @@ class Guard:
         # Findings by session and attempt, for the lists in decisions; the decisions themselves rest on the open calls.
         self._listed: dict[tuple[str, int], list[Finding]] = {}
         self._looked_through = -inf  # when the rows that are not in memory were last asked how old they are
-        self._unreturned: list[Finding] = []  # by what was observed, until the caller gets them
+        self._unreturned: list[Finding] = []  # of events that could not be stored
         self.untold: UntoldAlerts | None = None  # of a guard whose alerts a gate tells
 
     def observe(self, event: Event) -> list[Finding]:
@@ -97,19 +97,22 @@ class Guard:
 
         Those of an earlier event are among them when its try could not be stored: redelivered, it would find nothing.
         """
+        found: list[Finding] = []
 
         def feed() -> list[Finding]:
-            found = self._feed(self._stamp(event))
             if self._is_shared:  # a try that failed has left nothing
-                return found
-            self._unreturned += found
-            return list(self._unreturned)
+                found.clear()
+            found.extend([*self._unreturned, *self._feed(self._stamp(event))])
+            self._unreturned = []
+            return found
 
-        found = self._kept((event,), feed)
-        if found:
-            with self._lock:
-                self._unreturned = [one for one in self._unreturned if one not in found]
-        return found
+        try:
+            return self._kept((event,), feed)
+        except BaseException:
+            if not self._is_shared:
+                with self._lock:
+                    self._unreturned += found
+            raise
 
     @property
     def own_store(self) -> CheckpointStore | None:
