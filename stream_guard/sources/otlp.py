@@ -12,7 +12,6 @@ from urllib.parse import parse_qs, urlsplit
 from stream_guard.errors import SourceError
 from stream_guard.ports import Record
 from stream_guard.settings import ReceiverSettings
-from stream_guard.sources.receiver import CONTENT_TYPES
 from stream_guard.storage.spool import Spool
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class OtlpSource:
         while True:
             for number, found in enumerate(self._spool.read(self.position)):
                 self.position = found.next
-                media = CONTENT_TYPES.get(found.sort, "").encode()
+                media = self._receiver.content_type(found.sort).encode()
                 yield Record(found.body, _ORIGIN, found.position, headers=(("content-type", media),))
                 if number >= _AT_ONCE:
                     break

@@ -39,6 +39,11 @@ class OtlpReceiver:
     taken is answered with 400, 413 or 415. With a token, every request must carry it.
     """
 
+    @staticmethod
+    def content_type(sort: int) -> str:
+        """Return the content type of a sort of export in the spool; nothing for one that is unknown."""
+        return _CONTENT_TYPES.get(sort, "")
+
     def __init__(
         self, host: str, port: int, spool: Spool, *, most: int, token: str = "", in_flight: int = _IN_FLIGHT
     ) -> None:
@@ -169,7 +174,7 @@ PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 # What a request brought, as the spool keeps it.
 SORTS: Final = {("/v1/traces", PROTOBUF): 1, ("/v1/logs", PROTOBUF): 2, ("/v1/traces", JSON): 3, ("/v1/logs", JSON): 4}
-CONTENT_TYPES: Final = {sort: media for (_, media), sort in SORTS.items()}
+_CONTENT_TYPES: Final = {sort: media for (_, media), sort in SORTS.items()}
 PATHS: Final = tuple(dict.fromkeys(path for path, _ in SORTS))
 
 

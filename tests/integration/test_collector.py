@@ -18,7 +18,7 @@ import pytest
 
 from stream_guard.judge.model import ToolCall
 from stream_guard.ports import Record
-from stream_guard.sources.receiver import CONTENT_TYPES, OtlpReceiver
+from stream_guard.sources.receiver import OtlpReceiver
 from stream_guard.storage.spool import Spool
 from tests.collector.building import collector
 from tests.integration.test_telemetry_receiver import free_port
@@ -77,7 +77,9 @@ def test_one_call_through_a_collector_is_one_call_on_kafka_and_over_http(cluster
             env={**os.environ, "OTEL_SEMCONV_STABILITY_OPT_IN": "gen_ai_latest_experimental"},
         )
     over_http = [
-        Record(one.body, "otlp", one.position, headers=(("content-type", CONTENT_TYPES[one.sort].encode()),))
+        Record(
+            one.body, "otlp", one.position, headers=(("content-type", OtlpReceiver.content_type(one.sort).encode()),)
+        )
         for one in spool.read(0)
     ]
     receiver.close()

@@ -115,6 +115,40 @@ def test_what_is_in_the_wheel_is_enough_to_begin(wheel: Path, tmp_path: Path) ->
     assert {"demo", "init", "check", "packs", "schema", "plugins"} <= set(said)
 
 
+# What only extras bring, by the name under which it is imported.
+OF_EXTRAS = (
+    *("apprise", "fastavro", "faust", "google", "grpc", "httpx", "hypothesis", "jinja2", "junitparser", "kafka"),
+    *("langchain", "mcp", "numpy", "opentelemetry", "psycopg", "pyarrow", "rapidfuzz", "sarif_pydantic", "starlette"),
+    *("uvicorn", "uvloop", "zstandard"),
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run trace.json --policy policy.yaml",
+        "check trace.json --policy policy.yaml",
+        "serve --policy policy.yaml",
+        "run kafka://127.0.0.1:9/in --policy policy.yaml",
+        "run otlp://127.0.0.1:0 --policy policy.yaml",
+        "check trace.parquet --policy policy.yaml",
+        "alerts list --history postgresql://127.0.0.1:9/x",
+        "diff trace.json trace.json",
+    ],
+)
+def test_without_extras_a_command_does_its_work_or_says_which_one_it_needs(line: str, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text("rules: [{id: confirm, kind: must_call, params: {tool: confirm}}]")
+    (tmp_path / "trace.json").write_text('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]')
+    (tmp_path / "trace.parquet").write_bytes(b"PAR1")
+    code = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS!r}))"
+    code += "; from stream_guard.cli.app import run_command_line; run_command_line()"
+    command = [sys.executable, "-P", "-c", code, *line.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    assert "Traceback" not in said
+    assert "2 events" in said or "agent-stream-guard[" in said
+
+
 def test_wheel_carries_the_licence(wheel: Path, contents: list[str]) -> None:
     licence = next(name for name in contents if name.endswith("/LICENSE"))
     with zipfile.ZipFile(wheel) as archive:
