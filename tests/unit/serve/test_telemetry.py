@@ -29,6 +29,7 @@ from stream_guard.serve.app import make_app
 from stream_guard.serve.service import Service
 from stream_guard.serve.telemetry import TelemetryFeed
 from stream_guard.sources.otlp import OtlpSource
+from stream_guard.sources.receiver import OtlpReceiver
 from stream_guard.storage.spool import Spool
 from stream_guard.storage.stores import CheckpointStore
 from tests.formats.telemetry import otlp_current
@@ -53,6 +54,7 @@ class Door:
     """Where exports would come in."""
 
     url = "http://127.0.0.1:0"
+    content_type = staticmethod(OtlpReceiver.content_type)
 
     def close(self) -> None:
         """Nothing is open."""
