@@ -162,6 +162,7 @@ def fill_worker_disk(scene: Scene) -> None:
 def move_group(scene: Scene) -> None:
     """All workers leave, and those of another group go on with their states, from a savepoint."""
     fleet = scene.fleet
+    fleet.wait_for(1)  # before that, the group may have no state to save
     names = sorted(fleet.workers)
     for name in names:
         scene.leave(name)
