@@ -230,20 +230,22 @@ class _EntryFinder(_StepFinder):
         return value.get(self._step, MISSING) if type(value) is dict else lookup(value, self._steps)
 
 
-class _TurnEntryFinder(_EntryFinder):
-    """Finds an entry of a request or a response, which rules read at every turn, and asks no function for the start."""
+class _TurnFinder(_EntryFinder):
+    """Finds a value in a request or a response, which rules read at every turn: it asks no function for the start."""
 
-    __slots__ = ("_of_request",)
+    __slots__ = ("_below", "_of_request")
 
     def __init__(self, start: Find, steps: tuple[str, ...]) -> None:
         super().__init__(start, steps)
         self._of_request = start is _request
+        self._below = steps[1:]
 
     def find(self, event: Event) -> Json | Missing:
         if type(event) is not Turn:
             return MISSING
-        value = event.request if self._of_request else event.response
-        return value.get(self._step, MISSING) if type(value) is dict else MISSING
+        content = event.request if self._of_request else event.response
+        value = content.get(self._step, MISSING) if type(content) is dict else MISSING
+        return lookup(value, self._below) if self._below and value is not MISSING else value
 
 
 class _ArgumentFinder(_EntryFinder):
@@ -294,9 +296,9 @@ def _finder(root: str, steps: tuple[str, ...]) -> Finder:
             return _ArgumentFinder(start, steps)
     if not steps:
         return Finder(start)
-    if len(steps) > 1:
-        return _StepFinder(start, steps)
-    return _TurnEntryFinder(start, steps) if root in ("request", "response") else _EntryFinder(start, steps)
+    if root in ("request", "response"):
+        return _TurnFinder(start, steps)
+    return _StepFinder(start, steps) if len(steps) > 1 else _EntryFinder(start, steps)
 
 
 def _counts_as(event: Event) -> Json | Missing:
