@@ -204,7 +204,6 @@ def _is_command(items: list[Json]) -> bool:
     return isinstance(first, str) and len(first.split()) == 1 and all(isinstance(item, str) for item in items)
 
 
-_HOLDING: Final = frozenset((dict, list))
 MAX_NESTING: Final = 200  # what the strict parser allows; rules and stores recurse no deeper
 
 _SHOWN: Final = 40  # characters of a key in a reason
@@ -410,8 +409,13 @@ def bounded(args: Json) -> Json:
 
 def is_deep(args: Json) -> bool:
     """Whether arguments that came as values are nested deeper than rules and stores go."""
-    if is_flat(args):
-        return False
+    if type(args) is dict:
+        for item in args.values():
+            kind = type(item)
+            if kind is dict or kind is list:
+                break
+        else:
+            return False
     try:
         if len(_pack(args)) <= MAX_NESTING:  # each level takes a byte
             return False
@@ -420,11 +424,6 @@ def is_deep(args: Json) -> bool:
     except (TypeError, ValueError, OverflowError):
         pass  # of callers in this process: a value that JSON does not have
     return _nesting(args) > MAX_NESTING
-
-
-def is_flat(value: Json) -> bool:
-    """Whether a value is an object in which no other object or list stands."""
-    return type(value) is dict and _HOLDING.isdisjoint(map(type, value.values()))
 
 
 def _nesting(value: Json) -> int:

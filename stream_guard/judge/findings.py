@@ -429,7 +429,9 @@ class Reporter:
         self._counts.lacking[bound.lacking(lacks)] += 1
         # Any agent can write what nobody can read, take another name, or flood a memory: what it owes, it owes.
         if lacks not in (UNREADABLE, UNKNOWN_AGENT, FORGOTTEN, TAKEN_ALIKE, NO_RESPONSES, NOT_ALL_JUDGED):
-            evaluation.key_state.unevaluable |= {bound.number}
+            key_state = evaluation.key_state
+            if bound.number not in key_state.unevaluable:
+                key_state.unevaluable |= {bound.number}
         if about_event:
             self._object(evaluation, bound, UNEVALUABLE, lacks)
 

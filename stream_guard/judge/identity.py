@@ -25,7 +25,7 @@ _encode_sorted: Final = msgspec.msgpack.Encoder(order="sorted").encode
 _hash: Final = xxhash.xxh3_64_intdigest
 _blake2b: Final = blake2b
 _MOST_PARTS: Final = 100_000
-_FLOAT: Final = b"\xcb"  # how msgpack begins a float; elsewhere it only costs a walk
+_FLOAT: Final = 0xCB  # how msgpack begins a float; elsewhere it only costs a walk
 MOST_TOLD: Final = 1000  # attempts, and events without an id, whose numbers a session remembers
 _MOST_ATTEMPTS: Final = 1 << 24  # of one session, that a key across sessions tells from those of any other
 _MOST_ACROSS: Final = (1 << 39) - 1  # sessions that it tells apart

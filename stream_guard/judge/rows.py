@@ -273,7 +273,7 @@ def unpack(
         session.forgotten = Sketch(bytearray(row.forgotten))
     if keep_strangers:
         unevaluable, cut = ([tag for tag in tags if tag not in engine.by_tag] for tags in (row.unevaluable, row.cut))
-        session.strangers = Strangers({}, tuple(unevaluable), tuple(cut), row.idle)
+        session.strangers = Strangers(tuple(unevaluable), tuple(cut), row.idle)
     _restore_rules(session, row, engine, counts, most_strangers=engine.max_states if keep_strangers else 0)
     return session
 

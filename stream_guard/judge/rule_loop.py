@@ -34,27 +34,29 @@ condition; and where the states stand whose end is judged once the gate has open
 class RuleLoop:
     """Steps to run over each event of a sort: those without a gate first."""
 
-    __slots__ = ("_groups", "_no_slot", "_ungated")
+    __slots__ = ("_groups", "_no_state", "_ungated")
 
     def __init__(self, ungated: Sequence[Step], groups: Sequence[Gated], no_state: Any) -> None:
-        self._ungated = [tuple(ungated)]
+        self._ungated = tuple(ungated)
         self._groups = tuple(groups)
-        self._no_slot = Slot(no_state)
+        self._no_state = no_state
 
     def run(self, event: Any, memory: Set[int], slots: dict[Any, Slot]) -> list[Answer] | None:
         """Return the answers, the one that came first first; None where there is none."""
         answers: list[Answer] = []
-        find = slots.get
-        for steps in self._choose(event, memory, slots, answers) if self._groups else self._ungated:
+        no_state = self._no_state
+        for steps in self._choose(event, memory, slots, answers) if self._groups else [self._ungated]:
             for number, handle, make_state, rule in steps:
-                slot = find(number)
-                if slot is None:  # seldom, but for a rule that keeps none
-                    if make_state is None:
-                        slot = self._no_slot
-                    else:
-                        slot = slots[number] = Slot(make_state())
+                if make_state is None:
+                    state = no_state
+                else:
+                    slot = slots.get(number)
+                    if slot is None:
+                        slot = Slot(make_state())
+                        slots[number] = slot
+                    state = slot.state
                 try:
-                    verdict = handle(event, slot.state)
+                    verdict = handle(event, state)
                 except Exception as error:  # noqa: BLE001  # a rule that raises must not stop the stream (ADR 0007)
                     answers.append((RAISED, rule, error))
                     continue
@@ -66,12 +68,15 @@ class RuleLoop:
         self, event: Any, memory: Set[int], slots: dict[Any, Slot], doubted: list[Answer]
     ) -> list[tuple[Step, ...]]:
         """Return the steps to run with the gates as they are; note which opened, and those that may be open."""
-        chosen = [*self._ungated]
+        chosen = [self._ungated]
         for gate, inside, outside, doubtful, ends in self._groups:
             if gate(event, memory):
                 chosen.append(inside)
                 for number, new_state in ends:
-                    slots.setdefault(number, Slot(new_state())).opened = True
+                    opened = slots.get(number)
+                    if opened is None:
+                        opened = slots[number] = Slot(new_state())
+                    opened.opened = True
                 continue
             if outside:
                 chosen.append(outside)

@@ -14,21 +14,18 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from stream_guard.judge.arguments import Catalogue, is_flat
+from stream_guard.judge.arguments import Catalogue
 from stream_guard.judge.bound import NO_STATE, Address, BoundRule
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.forgotten import Sketch, sketch_number
 from stream_guard.judge.identity import Occurrences, SeenIds, args_digest, canonical
-from stream_guard.judge.json_values import json_equal, written_alike
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import Event, GateDecision, Json, Objection, SessionEnd, resolved
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import State
 
 _EXCERPT_LIMIT: Final = 1024  # bytes of one argument that a stored session keeps for a key or a gate
-_LARGE: Final = 16_384  # bytes, about, of arguments that are kept whole in memory until the result comes
-_PART: Final = 64  # bytes of memory that each value in them takes, beside what is written of it
-_CERTAINLY_SMALL: Final = _LARGE // _PART  # bytes, even where each is a value of its own
+LARGE: Final = 1024  # bytes of arguments that are kept whole until the result comes; memory may take 64 times that
 _SKETCH_BYTES: Final = 2**14  # of 5000 forgotten keys, one new key in 1000 is taken for one of them
 _NOTHING: Final[frozenset[int]] = frozenset()
 _NO_ADDRESSES: Final[frozenset[Address]] = frozenset()
@@ -122,30 +119,14 @@ def _excerpt(value: Json, places: Wanted) -> Json:
 
 
 def _can_be_kept(value: Json) -> bool:
+    if type(value) is str and len(value) < _EXCERPT_LIMIT // 4:  # most are; a character has four bytes at most
+        return True
     try:
         return len(_encode(value)) <= _EXCERPT_LIMIT
     except (OverflowError, ValueError):  # a whole number beyond 64 bits, half a surrogate pair: rows can hold them
         return len(canonical(value)) <= _EXCERPT_LIMIT
     except (TypeError, RecursionError):  # of callers in this process: what JSON does not have, or too deep
         return False
-
-
-def is_large(value: Json, written: int) -> bool:
-    """Whether a value that takes so many bytes to write takes more memory than an open call may keep of it."""
-    if written < _CERTAINLY_SMALL:
-        return False
-    most = (_LARGE - written) // _PART
-    if is_flat(value):
-        return len(value) > most
-    parts = [value]
-    for part in parts:  # grows while it is walked
-        if len(parts) > most:
-            return True
-        if type(part) is dict:
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
-    return len(parts) > most
 
 
 @resolved
@@ -171,16 +152,6 @@ class OpenCall(msgspec.Struct, array_like=True, gc=False):
     before: int = 0  # how many attempts with its id, tool and arguments its session had before
     lacks_args: bool = False  # what told of it left its arguments out
     contested: bool = False  # common readers differ on what its arguments are
-
-    def same_call(self, tool: str, args: Json, contested: bool) -> bool:
-        """Whether a call with this tool and these arguments is this attempt; it never depends on what was stored."""
-        if tool != self.tool or contested != self.contested:
-            return False
-        if self.excerpted:
-            return self.digest == args_digest(args, contested)
-        if args is None or self.args is None:  # left out, as some sources leave out an empty object
-            return not args and not self.args
-        return written_alike(args, self.args) or json_equal(args, self.args)  # `==` takes true for 1, and may raise
 
     def keep_excerpt(self, places: Wanted) -> None:
         """Keep of the arguments only a digest and what the policy reads."""
@@ -318,13 +289,16 @@ class WaitingEvents:
         return self.events[-1][0]
 
 
-class Strangers(msgspec.Struct, gc=False):
+class Strangers:
     """What a row has of rules that this policy does not have: another gate judges by them."""
 
-    slots: dict[tuple[int, tuple[str, ...]], Slot] = {}  # with states as they are stored
-    unevaluable: tuple[int, ...] = ()  # tags of such rules that could not judge an event
-    cut: tuple[int, ...] = ()  # tags of such rules that lost what they remembered
-    idle: float = 0.0  # after how long a silence such a rule begins anew, at most
+    __slots__ = ("cut", "idle", "slots", "unevaluable")
+
+    def __init__(self, unevaluable: tuple[int, ...] = (), cut: tuple[int, ...] = (), idle: float = 0.0) -> None:
+        self.slots: dict[tuple[int, tuple[str, ...]], Slot] = {}  # with states as they are stored
+        self.unevaluable = unevaluable  # tags of such rules that could not judge an event
+        self.cut = cut  # tags of such rules that lost what they remembered
+        self.idle = idle  # after how long a silence such a rule begins anew, at most
 
 
 _NO_STRANGERS: Final = Strangers()  # of nearly every session
@@ -489,11 +463,12 @@ class RuleSlots:
         self._bounds = bounds
         self._counts = counts
         self._most = most  # with a key, in one session
+        self._no_slot = Slot(NO_STATE)
 
     def get(self, bound: BoundRule, address: Address, session: Session) -> Slot:
         """Return the slot at an address; a new one where there is none yet. It is the last used from now on."""
         if bound.slotless:
-            return Slot(NO_STATE)
+            return self._no_slot
         slots = session.slots
         if isinstance(address, int):
             slot = slots.get(address)

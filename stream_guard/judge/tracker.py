@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from stream_guard.judge.arguments import UNREAD, Arguments, is_deep, learn, read_arguments, read_call, with_handed
 from stream_guard.judge.counts import Counts
 from stream_guard.judge.findings import Findings, Objections, contested_finding, lookalike_finding
 from stream_guard.judge.fold import Engine
-from stream_guard.judge.identity import canonical, count_attempt, derived_id
+from stream_guard.judge.identity import args_digest, canonical, count_attempt, derived_id
 from stream_guard.judge.index import CrossSessionRules, LateQuestions, Plan
+from stream_guard.judge.json_values import json_equal, written_alike
 from stream_guard.judge.limits import FRESH
 from stream_guard.judge.model import (
     CONTESTED,
@@ -37,7 +37,7 @@ from stream_guard.judge.model import (
     UserMessage,
 )
 from stream_guard.judge.names import SeenName
-from stream_guard.judge.session import OpenCall, Session, Wanted, excerpt, is_large
+from stream_guard.judge.session import LARGE, OpenCall, Session, Wanted, excerpt
 
 # Stop reasons of a model that waits for a tool: its answer is still to come.
 _CONTINUES: Final = ("tool_use", "tool_calls")  # a tuple: the reason may be a list, which has no hash
@@ -136,6 +136,7 @@ class Tracker:
         event_id, part = event.event_id, event.part
         if not event_id or event_id[0] == "~":
             event = self._name(event, session)
+            event_id = event.event_id
         if part and part != session.explicit_part:
             self.begin_part(session, out, name=part)
         counted: Counted | None = None
@@ -149,7 +150,7 @@ class Tracker:
             self._user_message(event, session, out)
         elif type(event) is GateDecision:
             self._decision(event, session, out)
-        session.last_event_id, session.last_run_id = event.event_id, event.run_id
+        session.last_event_id, session.last_run_id = event_id, event.run_id
         session.last_agent, session.last_labels = event.agent, event.labels
         return counted
 
@@ -230,10 +231,11 @@ class Tracker:
 
     def find_question(self, attempt: ToolCall, session: Session) -> OpenCall | None:
         """Return the latest open call counted under the id of the attempt's event, with its tool and arguments."""
+        seen = _Sighting(attempt.call_id, attempt.tool, attempt.args, attempt.contested)
         for call in reversed(session.calls.by_id.get(attempt.call_id, ())):
             if call.event_id != attempt.event_id or (call.asked and not call.may_be_repeated(attempt.time)):
                 continue
-            if call.same_call(attempt.tool, attempt.args, attempt.contested != ""):
+            if seen.is_of(call):
                 return call
         return None
 
@@ -301,7 +303,7 @@ class Tracker:
     def _merge(self, known: OpenCall, args: Json) -> None:
         """Count a sighting of an attempt that is known."""
         self._counts.merged_calls += 1
-        if args is not None and known.args is args and is_large(args, len(canonical(args))):  # it brought the arguments
+        if args is not None and known.args is args and len(canonical(args)) > LARGE:  # it brought the arguments
             known.keep_excerpt(self._engine.places)
 
     def _leniency(self, plan: Plan | None) -> _Leniency:
@@ -347,7 +349,7 @@ class Tracker:
             args is None,
             contested != "",
         )
-        if is_large(args, written):
+        if written > LARGE:
             opened.keep_excerpt(self._engine.places)
         calls.add(opened)
         lasting.attempts += 1
@@ -512,13 +514,27 @@ def _read_args(call: OpenCall, places: Wanted) -> Json:
     return call.args if call.excerpted or call.args is None else excerpt(call.args, places)
 
 
-class _Sighting(msgspec.Struct, frozen=True, gc=False):
+class _Sighting:
     """An attempt as a tool-use block or a tool_call event tells of it."""
 
-    call_id: str
-    tool: str
-    args: Json
-    contested: str
+    __slots__ = ("args", "call_id", "contested", "tool")
+
+    def __init__(self, call_id: str, tool: str, args: Json, contested: str) -> None:
+        self.call_id = call_id
+        self.tool = tool
+        self.args = args
+        self.contested = contested
+
+    def is_of(self, call: OpenCall) -> bool:
+        """Whether an open attempt has this tool and these arguments; it never depends on what was stored of it."""
+        if self.tool != call.tool or (self.contested != "") != call.contested:
+            return False
+        args, opened = self.args, call.args
+        if call.excerpted:
+            return call.digest == args_digest(args, call.contested)
+        if args is None or opened is None:  # left out, as some sources leave out an empty object
+            return not args and not opened
+        return written_alike(args, opened) or json_equal(args, opened)  # `==` takes true for 1, and may raise
 
 
 class _Leniency(NamedTuple):
@@ -548,7 +564,7 @@ def _match_block(session: Session, seen: _Sighting, leniency: _Leniency) -> Open
         if not call.in_event or call.in_block:
             continue
         same_id = seen.call_id != "" and call.call_id == seen.call_id
-        if call.same_call(seen.tool, seen.args, seen.contested != "") or (same_id and leniency.covers(call, seen)):
+        if seen.is_of(call) or (same_id and leniency.covers(call, seen)):
             call.in_block = True
             return _completed(session, call, seen)
     return None
@@ -581,7 +597,7 @@ def _match_event(
                 continue
         elif call.in_event and late.are_two(call.whose, whose):
             continue
-        if call.same_call(seen.tool, seen.args, seen.contested != "") or (same_id and leniency.covers(call, seen)):
+        if seen.is_of(call) or (same_id and leniency.covers(call, seen)):
             call.in_event = True
             return _completed(session, call, seen)
     return None
