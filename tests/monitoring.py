@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import httpx
 
 from tests import plain_http
 from tests.parts import find_promtool, require
+from tests.ports import free_port
 
 ROOT: Final = Path(__file__).parents[1]
 DEPLOY: Final = ROOT / "deploy"
@@ -150,14 +150,6 @@ def is_ready(url: str) -> bool:
         return plain_http.get(f"{url}/-/ready").is_success
     except httpx.HTTPError:
         return False
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 def eventually(holds: Callable[[], object], seconds: float = 30.0) -> None:

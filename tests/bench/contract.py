@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -44,6 +43,7 @@ from stream_guard.registry import Registry, build_registry
 from tests.bench import contract_agent
 from tests.bench.builds import SAFE_PATH, SITE, environment_of
 from tests.bench.environments import python_with
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 VERSION = "2.0.0"  # the one whose behaviour was measured; Apache-2.0
@@ -96,7 +96,7 @@ def measure(registry: Registry, cache: Path) -> dict[str, Any]:
     if python is None:
         return {"missing": f"flakestorm {VERSION} cannot be installed here"}
     results = _in_process(python, cache)
-    port, model_port, proxy_port = _free_port(), _free_port(), _free_port()
+    port, model_port, proxy_port = free_port(), free_port(), free_port()
     over_http = {"type": "http", "endpoint": f"http://127.0.0.1:{port}/ask"}
     over_http["reset_endpoint"] = f"http://127.0.0.1:{port}/reset"
     model_url = f"http://127.0.0.1:{model_port}/v1"
@@ -235,12 +235,6 @@ def _agent(port: int, model_url: str) -> Iterator[None]:
     finally:
         process.terminate()
         process.communicate(timeout=60)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        port: int = opened.getsockname()[1]
-        return port
 
 
 def _their_python(cache: Path) -> Path | None:

@@ -17,7 +17,7 @@ from stream_guard_contract import market
 from stream_guard_contract.agents.agent import STATEFUL
 
 from stream_guard.cli.app import run_command_line
-from tests.contract_pack.servers import listen
+from tests.ports import free_port
 
 CONTRACT: dict[str, Any] = {
     "version": "2.0",
@@ -160,24 +160,20 @@ def test_a_reset_that_fails_ends_the_run_with_3(run: Run) -> None:
 
 
 def test_an_agent_that_is_not_there_is_no_broken_contract(run: Run) -> None:
-    opened, url = listen()
-    opened.close()
-    done = run("run", agent={"endpoint": f"{url}/ask"})
+    done = run("run", agent={"endpoint": f"http://127.0.0.1:{free_port()}/ask"})
     assert done.returncode == 3
     assert "no agent listens at" in done.stderr
 
 
 @contextmanager
 def sample_server(**environment: str) -> Iterator[str]:
-    opened, url = listen()
-    port = opened.getsockname()[1]
-    opened.close()
+    port = free_port()
     command = [sys.executable, "-m", "stream_guard_contract.market_server", "--port", str(port)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
     assert process.stdout is not None
     try:
         assert process.stdout.readline().strip().endswith("/ask")
-        yield url
+        yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -198,9 +194,8 @@ def test_of_two_http_agents_one_is_asked_for_each_session(run: Run) -> None:
 
 
 def test_the_sample_agent_over_http_meets_faults_at_its_tools_and_the_server_was_not_asked(run: Run) -> None:
-    opened, proxies = listen()
-    port = opened.getsockname()[1]
-    opened.close()
+    port = free_port()
+    proxies = f"http://127.0.0.1:{port}"
     environment = {"TOOLS_BASE_URL": f"{proxies}/tools", "OPENAI_BASE_URL": f"{proxies}/v1"}
     with sample_server() as world, sample_server(**environment) as agent:
         tools = [f"--tool={name}={world}/tools/{name}" for name in ("market_data_api", "news_search")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.parts import import_part, require
+from tests.ports import free_port
 
 
 def find_programs() -> Path | None:
@@ -65,10 +65,7 @@ def started(*, synced: bool = False) -> Iterator[Server]:
     programs = find_programs()
     require(programs, "Postgres is not installed (Debian: apt-get install postgresql)")
     assert programs is not None
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with running(programs, port, synced=synced) as server:
+    with running(programs, free_port(), synced=synced) as server:
         yield server
 
 

@@ -21,9 +21,9 @@ from stream_guard.ports import Record
 from stream_guard.sources.receiver import OtlpReceiver
 from stream_guard.storage.spool import Spool
 from tests.collector.building import collector
-from tests.integration.test_telemetry_receiver import free_port
 from tests.kafka.cluster import Cluster
 from tests.kafka.reading import read
+from tests.ports import free_port
 from tests.vectors.shown import show_records
 
 pytestmark = [

@@ -20,9 +20,10 @@ from stream_guard.history.database import open_database
 from tests import plain_http, processes
 from tests.formats.telemetry import otlp_current
 from tests.integration.dying import DEATH, OF_GATES, STEPS
-from tests.integration.test_telemetry_receiver import free_port, post
+from tests.integration.test_telemetry_receiver import post
 from tests.kafka.cluster import Cluster, Row
 from tests.parts import import_part
+from tests.ports import free_port
 from tests.worker.fleet import Fleet
 
 POLICY = """

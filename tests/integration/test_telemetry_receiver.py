@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import socket
 from pathlib import Path
 from threading import Event, Thread
 
@@ -15,6 +14,7 @@ from stream_guard.serve.assembly import open_server
 from stream_guard.settings import ApiSettings, HistorySettings, ReceiverSettings, Settings
 from stream_guard.sources.receiver import JSON, PROTOBUF
 from tests.formats.telemetry import otlp_current, otlp_proto
+from tests.ports import free_port
 
 POLICY = {"rules": [{"id": "no-refunds", "kind": "no_call", "params": {"tool": "issue_refund"}}]}
 
@@ -80,9 +80,3 @@ def test_a_server_judges_telemetry_beside_the_gate(tmp_path: Path) -> None:
         post(f"127.0.0.1:{port}", otlp_current()[0], JSON)
     (line,) = alerts.read_text().splitlines()  # closing waits for what was taken in
     assert json.loads(line)["rule_id"] == "no-refunds"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

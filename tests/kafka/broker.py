@@ -29,10 +29,10 @@ from tests.kafka.configuration import (
     SCRAM,
     USER,
     Seat,
-    free_ports,
     server_properties,
 )
 from tests.kafka.jars import CACHE, fetch_jars, jar_folder
+from tests.ports import free_ports
 
 CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
 PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy

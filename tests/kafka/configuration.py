@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,25 +51,6 @@ class Seat:
 
 
 ALONE: Final = Seat()
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports nobody listens on, from below the range that outgoing connections are given.
-
-    A client that keeps knocking at a stopped broker's port could otherwise be given that very port, and
-    would be connected to itself.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe:
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-        if port not in found:
-            found.append(port)
-    return found
 
 
 def server_properties(

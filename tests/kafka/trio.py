@@ -16,7 +16,8 @@ from typing import Any, Self
 from kafka import KafkaAdminClient
 
 from tests.kafka.broker import PATIENCE, Broker
-from tests.kafka.configuration import CONTROLLER, HOST, PROXIED, Seat, free_ports
+from tests.kafka.configuration import CONTROLLER, HOST, PROXIED, Seat
+from tests.ports import free_ports
 
 NODES = (1, 2, 3)
 TO_BROKER, FROM_BROKER = "to broker", "from broker"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,6 +18,7 @@ from stream_guard.serve.access import SharedDoor
 from stream_guard.serve.app import OwnGate
 from tests import plain_http
 from tests.parts import import_part
+from tests.ports import free_ports
 from tests.unit.serve.test_gateways import TOKEN
 from tests.wires.clients import REFUSED, RUNS, GatePlace, Heard, Wire, answer_with_arguments
 from tests.wires.gate import OpenedGate, opened_gate, running
@@ -60,12 +60,6 @@ def listener(port: int, recipe: dict[str, Any]) -> dict[str, Any]:
     }
     chain = {"filters": [{"name": "manager", "typed_config": manager}]}
     return {"name": f"port {port}", "address": address(port), "filter_chains": [chain]}
-
-
-def free_ports(number: int) -> list[int]:
-    with ExitStack() as opened:
-        taken = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
-        return [one.getsockname()[1] for one in taken]
 
 
 class RealEnvoy(Wire):

@@ -18,6 +18,7 @@ from stream_guard.guard.gate import Gate
 from stream_guard.judge.model import ToolResult
 from stream_guard.serve.tokens import TokenEntry, make_token, write_tokens
 from stream_guard.settings import HookSettings
+from tests.ports import free_port
 from tests.wires.gate import serving
 
 POLICY = """
@@ -166,12 +167,6 @@ def test_a_result_that_is_too_large_for_the_gate_still_ends_its_call(
         assert hook("PostToolUse", *flags, tool="Read", tool_response="x" * 9_000_000) == {}
         assert small.guard.counts.events[ToolResult] == 2
         assert "413" in denial(hook("PreToolUse", *flags, tool="Read", tool_input={"text": "x" * 10_000}))
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 @pytest.mark.parametrize(("mode", "decision"), [("closed", "deny"), ("ask", "ask"), ("open", None)])
