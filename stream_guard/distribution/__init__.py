@@ -21,7 +21,7 @@ _COMPILED_FOR: Final = frozenset((("linux", "x86_64"), ("linux", "aarch64"), ("d
 
 def is_compiled(package: Path = _PACKAGE) -> bool:
     """Whether the modules that every event goes through are compiled."""
-    return any((package / "engine" / f"fold{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
+    return any((package / "judge" / f"fold{suffix}").exists() for suffix in EXTENSION_SUFFIXES)
 
 
 def describe_build() -> str:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from stream_guard import distribution
 from stream_guard.cli.app import app
 from stream_guard.doctor import topics
+from stream_guard.judge import fold
 
 
 def ask() -> dict[str, Any]:
@@ -57,11 +58,11 @@ def test_where_there_is_no_wheel_the_command_builds_one(
 
 
 def test_a_compiled_build_is_known_by_its_libraries(tmp_path: Path) -> None:
+    _, room, module = fold.__name__.split(".")  # every event goes through it
+    (tmp_path / room).mkdir()
+    (tmp_path / room / f"{module}.py").touch()
     assert not distribution.is_compiled(tmp_path)
-    (tmp_path / "engine").mkdir()
-    (tmp_path / "engine" / "fold.py").touch()
-    assert not distribution.is_compiled(tmp_path)
-    (tmp_path / "engine" / "fold.abi3.so").touch()
+    (tmp_path / room / f"{module}.abi3.so").touch()
     assert distribution.is_compiled(tmp_path)
 
 
