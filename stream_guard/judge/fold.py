@@ -63,7 +63,6 @@ class Engine:
             raise StreamGuardError("two rules have the same 32-bit fingerprint by chance; rename one of them")
         self.bounds = (*rules, *make_twins(rules, policy.agents))  # by number: the rules, then their twins
         self.has_twins = len(self.bounds) > len(rules)  # whether a rule that stops asks about arguments
-        self.marks_slots = any(bound.marks_slot for bound in self.bounds)
         self.by_tag = {bound.tag: bound for bound in self.bounds}
         self._by_slot = {bound.spec.slot: bound for bound in rules}
         self.is_inline = mode == "inline"

@@ -168,23 +168,24 @@ class _Slots(NamedTuple):
 
 def _list_slots(session: Session, engine: Engine) -> _Slots:
     """Return what slots have seen: states that differ from their rule's default, and of keys all, in order of use."""
-    bounds, marks = engine.bounds, engine.marks_slots
-    found = _Slots([], [], [], [])
+    bounds = engine.bounds
+    states: list[Any] = []
+    found = _Slots(states, [], [], [])
     for (tag, key), slot in session.strangers.slots.items():
         if slot.state is not NO_STATE:
-            found.states.append((tag, key, slot.state))
+            states.append((tag, key, slot.state))
         found.add_marks(tag, key, slot)
     for address, slot in session.slots.items():
         if isinstance(address, int):  # nearly all; one that has seen nothing costs a comparison and no more
-            bound = bounds[address]
-            tag, key = bound.tag, _NO_KEY
-            if slot.state != bound.default:
-                found.states.append((tag, key, slot.state))
-        else:
-            tag, key = bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
-            found.states.append((tag, key, slot.state))
-        if marks:
-            found.add_marks(tag, key, slot)
+            bound, state = bounds[address], slot.state
+            if state != bound.default:
+                states.append((bound.tag, _NO_KEY, state))
+            if bound.marks_slot:
+                found.add_marks(bound.tag, _NO_KEY, slot)
+            continue
+        tag, key = bounds[int(address[0])].tag, tuple(str(value) for value in address[1:])
+        states.append((tag, key, slot.state))
+        found.add_marks(tag, key, slot)
     return found
 
 
