@@ -160,8 +160,10 @@ class ToolGuard(sg.Rule[ToolGuardParams, ToolGuardState]):
             _, tool, seconds, most = self._window_counter
             is_counted = tool is None or tool == call.tool
             numbers = (_in_window(call.time, state.windows[0], seconds, most if is_counted else 0),)
+        elif not self._counters:
+            return self._judged(call, _NO_NUMBERS)
         else:
-            numbers = self._count(call, state) if self._counters else _NO_NUMBERS
+            numbers = self._count(call, state)
             if self._has_runs and state.forgotten is not None and self._hangs_on_forgotten(call, numbers, state):
                 return FORGOTTEN
         if self._allowed_count is not None and (number := numbers[0]) is not None and number <= self._allowed_count:

@@ -276,7 +276,7 @@ class Guard:
         return now
 
     def _decide(self, attempt: ToolCall) -> JudgedAttempt:
-        judged = self._judge.ask(replace(attempt, time=self._now(attempt)))
+        judged = self._judge.ask(replace(attempt, time=self._now(attempt), asked=True))
         attempt, call = judged.counted, judged.opened
         found = [*judged.findings, *self._tidy()]
         self._hand_on(found)

@@ -808,7 +808,7 @@ class Judge:
         An attempt that was counted before is not counted again: what rules have against it is kept with the open call.
         Where nothing is kept, or another policy judged it, it is judged as an attempt of its own.
         """
-        attempt = replace(read_attempt(attempt), asked=True)
+        attempt = read_attempt(attempt if attempt.asked else replace(attempt, asked=True))
         out: Findings = []
         counted = self._feed_now(attempt, out)
         # A call that another policy judged may have been announced several times, and each may be taken for this one.

@@ -142,23 +142,21 @@ class Places:
         for steps, number, flag, word, asked in self._places:
             value: Json = args
             for step in steps:
-                if type(value) is not dict:
-                    value = _item(value, step)
-                    continue
-                value = value.get(step)
-            if value is None or value is True or value is False:
+                value = value.get(step) if type(value) is dict else _item(value, step)
+            if value is None:
                 continue
-            if type(value) is int or type(value) is float:
-                if flag and (value == 0 or value == 1):  # noqa: PLR1714  # quicker than a tuple
-                    return True
-            elif type(value) is str:
+            kind = type(value)
+            if kind is str:
                 first = value[:1]
                 likely = (
                     first in "{[ \t\n\r" or (number and may_be_number(value)) or (word and len(value) <= LONGEST_WORD)
                 )
                 if likely and variants(args, (asked,)) != []:
                     return True
-            elif (asked.types != _TEXT or holds_json(value)) and variants(args, (asked,)) != []:
+            elif kind is int or kind is float:
+                if flag and (value == 0 or value == 1):  # noqa: PLR1714  # quicker than a tuple
+                    return True
+            elif kind is not bool and (asked.types != _TEXT or holds_json(value)) and variants(args, (asked,)) != []:
                 return True
         return False
 
