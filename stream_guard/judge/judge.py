@@ -207,7 +207,7 @@ class Judge:
         if session.life is LIVE:
             counted = self._place(event, session, out)
         elif type(event) is SessionEnd:
-            self._end_again(event, session)
+            self._end_again(event, session, out)
         else:
             counted = self._place(event, self._wake(session, event), out)
         if counted is not None:
@@ -453,8 +453,16 @@ class Judge:
             self._kept.rest(session, ended=True)
         elif reason == "evicted":
             self._kept.forget(session)
+        elif reason == "closed":
+            self._kept.rest(self._begin_anew(session))
         else:
             self._kept.drop(session)
+
+    def _begin_anew(self, session: Session) -> Session:
+        """Keep of a session that ended for good what lasts as long as its id: what is found later has other ids."""
+        anew = self._touched[session.id] = Session(session.id, session.lasting)
+        anew.now, anew.lag = session.now, session.lag
+        return anew
 
     def _close(
         self, session: Session, reason: CloseReason, out: Findings, *, time: float | None, ended_by: str = ""
@@ -525,11 +533,12 @@ class Judge:
             return False  # of a key, ``_move_key`` keeps what was before the pause
         return not ended or self._is_pause_believed(event, time)
 
-    def _end_again(self, end: SessionEnd, session: Session) -> None:
-        """Take note of an end of a session that is closed: it says nothing new, but whether it may be forgotten."""
+    def _end_again(self, end: SessionEnd, session: Session, out: Findings) -> None:
+        """Take note of an end of a session that is closed: of a life of which nothing is known, or nothing new."""
         self._events[SessionEnd] += 1
+        self._close(session, "closed", out, time=None)
         if self._may_end(end):
-            self._kept.drop(session)
+            self._begin_anew(session).life = RESTING
 
     def _make_space(self, newest: str, event: Event, out: Findings) -> None:
         """Close sessions while there are too many, but neither the newest nor that of the event.

@@ -94,21 +94,11 @@ def test_crashes_between_any_two_rows_leave_the_alerts_and_states_of_an_undistur
     assert states(rows) == states(whole)
 
 
-def test_rows_of_ended_sessions_are_deleted_once_the_progress_row_covers_them(loaded: Policy) -> None:
+@pytest.mark.parametrize("limits", [SessionLimits(), ENDS_COUNT])
+def test_rows_of_ended_sessions_are_deleted_when_they_were_silent(loaded: Policy, limits: SessionLimits) -> None:
     rows: Rows = {}
     given = records(30)
-    fold(rows, loaded, given)
-    partition, none = reopen(rows, loaded), list[Finding]()
-    for _ in range(2):
-        partition.fold(TOPIC, [], none)
-        write(rows, partition.snapshot())
-    assert len(rows) == len(states(rows)) + 1
-
-
-def test_rows_of_sessions_whose_end_is_not_believed_are_deleted_when_they_were_silent(loaded: Policy) -> None:
-    rows: Rows = {}
-    given = records(30)
-    partition, none = reopen(rows, loaded, limits=SessionLimits()), list[Finding]()
+    partition, none = reopen(rows, loaded, limits=limits), list[Finding]()
     partition.fold(TOPIC, given, none)
     write(rows, partition.snapshot())
     kept = len(rows)

@@ -98,6 +98,35 @@ def test_the_end_of_one_who_may_end_sessions_begins_anew(limits: SessionLimits, 
     assert run.counts.sessions == run.counts.disbelieved_ends == 0
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("restart", [True, False])
+@pytest.mark.parametrize("end", ["end boss", "end"])
+def test_an_attempt_like_one_before_an_end_that_counts_is_found_under_an_id_of_its_own(
+    mode: Mode, restart: bool, end: str
+) -> None:
+    run = Run(mode=mode)
+    for life in range(3):
+        for number in range(4):
+            run.tell("mail", START + 10 * life + number)
+        run.tell(end, START + 10 * life + 5)
+        run.tell("end boss", START + 10 * life + 5)
+        if restart:
+            run.tell("restart")
+    assert run.rules() == ["max", "must"] * 3
+    assert len({finding.alert_id for finding in run.found}) == 6
+
+
+def test_events_of_before_an_end_that_counts_are_known_when_they_come_again() -> None:
+    run = Run()
+    for _ in range(2):
+        run.told = 0
+        for number in range(4):
+            run.tell("mail", START + number)
+        run.tell("end boss", START + 5)
+    assert run.rules() == ["max", "must"]
+    assert run.counts.duplicate_events == 5
+
+
 def test_an_end_that_is_confirmed_by_one_who_may_is_an_end() -> None:
     run = Run()
     for number in range(3):
