@@ -160,7 +160,8 @@ def test_spans_that_wait_for_others_wait_over_a_restart(tmp_path: Path, stored: 
     whole = tmp_path / "whole"
     with serving(whole, REGISTRY.decoders["otlp-json"]()) as at_once:
         at_once.spool.add(json.dumps(export).encode())
-        until(lambda: at_once.source.position == at_once.spool.end and at_once.judged() > 0)
+        until(partial(is_read, at_once))
+        at_once.feed.close()
         wanted = dict(at_once.counts.events)
     judged: dict[type[Event], int] = {}
     for half in halves:
