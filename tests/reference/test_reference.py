@@ -35,7 +35,7 @@ from tests.reference.search import (
 CHUNK = 1000
 # On one core about a minute in every run, four more before a change lands, and an hour in the night.
 CHUNKS = 200 if os.environ.get("HYPOTHESIS_PROFILE") == "nightly" else 20
-SHORT = 4
+SHORT = 3
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def move(fleet: Fleet, file: Path) -> None:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("size", [1_100_000, 3_000_000])
+@pytest.mark.parametrize("size", [pytest.param(1_100_000, marks=pytest.mark.long), 3_000_000])
 def test_a_session_that_is_larger_than_brokers_take_by_default_is_kept_moved_and_restored(
     fleet: Fleet, policy: Path, size: int
 ) -> None:
