@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, islice
-from math import comb, exp, inf, isfinite, isinf, lgamma, log, log1p
+from math import comb, exp, inf, isinf, lgamma, log, log1p
 from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream_guard import AxisValues, DiffAxis, Json, RecordedTurn, Recording
+from stream_guard import AxisValues, DiffAxis, RecordedTurn, Recording
 from stream_guard_diff.gate import ChangeLevel, level_named
+from stream_guard_diff.measures.usage import read_number
 
 RESAMPLES: Final = 1000
 MANY: Final = 2000  # pairs from which on an interval is so narrow that fewer resamples tell the same
@@ -396,8 +397,8 @@ def turn_fingerprint(turn: RecordedTurn) -> list[float]:
         float(turn.stop_reason == "end_turn"),
         float(turn.stop_reason == "tool_use"),
         float(turn.stop_reason not in _NEITHER),
-        _log_share(_number(tokens), 4096),
-        _log_share(_number(turn.response.get("latency_ms")), 30_000),
+        _log_share(read_number(tokens) or 0.0, 4096),
+        _log_share(read_number(turn.response.get("latency_ms")) or 0.0, 30_000),
         float(turn.stop_reason == "content_filter"),
         _log_share(len(turn.text), 16_384),
         _log_share(names, 32),
@@ -434,12 +435,6 @@ def _row(recording: Recording, tools: Sequence[str]) -> list[float]:
 
 def _log_share(value: float, scale: float) -> float:
     return min(1.0, log(1 + value) / log(1 + scale))
-
-
-def _number(value: Json) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15 or not isfinite(value):
-        return 0.0
-    return float(value)
 
 
 def _is_number(word: str) -> bool:

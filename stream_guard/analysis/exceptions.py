@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from stream_guard.judge.conditions import Condition
+from stream_guard.judge.conditions import Condition, is_number
 from stream_guard.judge.judge import Judge
 from stream_guard.judge.model import Event, Finding, Json, ToolCall, ToolResult, Turn
 from stream_guard.judge.spec import Policy
@@ -143,7 +143,7 @@ def _leaves(path: str, values: Sequence[Json], refused: Sequence[Json]) -> Itera
     if len(distinct) > 1:
         covered = sum(_key(one) in set(map(_key, distinct)) for one in values)
         yield covered, 1, {"path": path, "op": "in", "value": sorted(distinct, key=str)}
-    if refused and all(map(_is_number, (*values, *refused))):
+    if refused and all(map(is_number, (*values, *refused))):
         if max(values) < min(refused):
             yield len(values), 2, {"path": path, "op": "<=", "value": max(values)}
         elif min(values) > max(refused):
@@ -182,7 +182,3 @@ def _values(path: str, value: Json, depth: int) -> Iterator[tuple[str, Json]]:
 def _key(value: Json) -> tuple[str, Json]:
     """Tell True from 1, and 1 from "1"."""
     return ("bool" if isinstance(value, bool) else "number" if isinstance(value, int | float) else "text", value)
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

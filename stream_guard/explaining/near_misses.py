@@ -14,7 +14,7 @@ import msgspec
 
 from stream_guard.explaining.states import NOTHING, describe_event, describe_state, describe_value, take
 from stream_guard.judge.bound import BoundRule, overrides
-from stream_guard.judge.conditions import Leaf, Tree
+from stream_guard.judge.conditions import Leaf, Tree, is_number
 from stream_guard.judge.model import Event, GateDecision, Hit, Json, Shortfall, ToolCall, ToolResult, Turn, UserMessage
 from stream_guard.judge.paths import MISSING
 from stream_guard.judge.rule import Rule, State, ToolFilter, Verdict
@@ -185,7 +185,7 @@ def describe_shortfall(leaf: Leaf, found: Json, *, wanted: bool) -> str:
 
 
 def _gap(leaf: Leaf, found: Json, *, wanted: bool) -> str:
-    if not wanted or leaf.op not in {">", ">=", "<", "<="} or not _is_number(found):
+    if not wanted or leaf.op not in {">", ">=", "<", "<="} or not is_number(found):
         return ""
     gap = abs(leaf.value - found)
     return f" ({gap:,.10g} {'short' if leaf.op[0] == '>' else 'over'})" if gap else ""
@@ -195,16 +195,12 @@ def _closeness(leaf: Leaf, found: Json, *, wanted: bool) -> float:
     """Return how near a value was to what a condition asks for: from 0 to just under 1."""
     if found is MISSING or not wanted:
         return 0.0
-    if _is_number(found) and _is_number(leaf.value):
+    if is_number(found) and is_number(leaf.value):
         gap, asked = float(abs(found - leaf.value)), float(abs(leaf.value))
         return 0.99 * (1 - gap / (gap + asked + 1))
     if isinstance(found, str) and isinstance(leaf.value, str) and len(found) < 200:
         return 0.5 * SequenceMatcher(None, found, leaf.value[:200], autojunk=False).quick_ratio()
     return 0.1
-
-
-def _is_number(value: Json) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _asked(spec: RuleSpec) -> _LooksAt:
@@ -234,7 +230,7 @@ def _count_of(rule: Rule[Any, Any], state: State) -> Shortfall | None:
 
 def _numbers(holder: object, names: Iterable[str]) -> list[tuple[str, float]]:
     values = [(name, getattr(holder, name, None)) for name in names]
-    return [(name, float(value)) for name, value in values if value is not None and _is_number(value)]
+    return [(name, float(value)) for name, value in values if value is not None and is_number(value)]
 
 
 def _lacking(tree: Tree, answer: Callable[[Leaf], bool], *, wanted: bool) -> list[tuple[Leaf, bool]]:

@@ -28,7 +28,8 @@ from stream_guard.judge.patterns import Regex
 Compare: TypeAlias = Callable[[Json, Event], bool]
 
 
-def _is_number(value: Json) -> bool:
+def is_number(value: Json) -> bool:
+    """Whether a value is a number; true and false are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -57,7 +58,7 @@ def _texts_of(item: Json) -> list[str]:
 
 
 def _timestamp(value: Json) -> float | None:
-    if _is_number(value):
+    if is_number(value):
         # A whole number may be larger than any float.
         return float(min(max(value, -float_info.max), float_info.max))
     if not isinstance(value, str):
@@ -70,7 +71,7 @@ def _timestamp(value: Json) -> float | None:
 
 
 def _ordering(op: str, expected: Json) -> Compare:
-    if not _is_number(expected):
+    if not is_number(expected):
         raise ValueError(f'"{op}" compares numbers; its value is {json.dumps(expected)}')
     compare: dict[str, Callable[[Json], bool]] = {
         ">": lambda value: value > expected,
@@ -79,7 +80,7 @@ def _ordering(op: str, expected: Json) -> Compare:
         "<=": lambda value: value <= expected,
     }
     holds = compare[op]
-    return lambda value, _event: _is_number(value) and holds(value)
+    return lambda value, _event: is_number(value) and holds(value)
 
 
 def _membership(op: str, expected: Json) -> Compare:

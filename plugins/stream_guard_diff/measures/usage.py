@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from itertools import pairwise
-from math import isfinite, log
+from math import log
 from statistics import fmean, median
 from typing import Final
 
@@ -262,12 +262,12 @@ def _amount(turn: RecordedTurn, sort: str) -> float | None:
     if sort == "characters":
         return float(len(turn.text)) if turn.text else None
     if sort == "latency_ms":
-        return _number(turn.response.get(sort))
+        return read_number(turn.response.get(sort))
     usage = turn.response.get("usage")
-    return _number(usage.get(sort)) if isinstance(usage, dict) else None
+    return read_number(usage.get(sort)) if isinstance(usage, dict) else None
 
 
-def _number(value: Json) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15 or not isfinite(value):
-        return None
-    return float(value)
+def read_number(value: Json) -> float | None:
+    """Return a number that a recording gives, None for what cannot be one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 1e15 else None
