@@ -449,12 +449,10 @@ class Judge:
         if session.earlier is not None:
             self._close_earlier(session, out)
         self._close(session, reason, out, time=time, ended_by=ended_by)
-        if keep:
-            self._kept.rest(session, ended=True)
+        if reason == "closed":
+            self._kept.rest(session if keep else self._begin_anew(session), ended=True)
         elif reason == "evicted":
             self._kept.forget(session)
-        elif reason == "closed":
-            self._kept.rest(self._begin_anew(session))
         else:
             self._kept.drop(session)
 
@@ -519,7 +517,7 @@ class Judge:
             renewed.earlier = session.earlier
             return renewed
         if event.time is None or event.time - session.now < self._idle:  # a longer pause is still to be believed
-            self.counts.disbelieved_ends += ended
+            self.counts.disbelieved_ends += ended and session.seq > 0
         return session
 
     def _was_idle(self, session: Session, event: Event, *, ended: bool) -> bool:
@@ -538,7 +536,7 @@ class Judge:
         self._events[SessionEnd] += 1
         self._close(session, "closed", out, time=None)
         if self._may_end(end):
-            self._begin_anew(session).life = RESTING
+            self._begin_anew(session).life = ENDED
 
     def _make_space(self, newest: str, event: Event, out: Findings) -> None:
         """Close sessions while there are too many, but neither the newest nor that of the event.
@@ -555,7 +553,7 @@ class Judge:
                 if session is None:
                     return
                 if session.life is not LIVE:
-                    self.counts.evictions["ended_sessions"] += session.life is ENDED
+                    self.counts.evictions["ended_sessions"] += session.life is ENDED and session.seq > 0
                     self._close_earlier(session, out)
                     self._kept.forget(session)
                 else:

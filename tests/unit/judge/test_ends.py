@@ -116,6 +116,19 @@ def test_an_attempt_like_one_before_an_end_that_counts_is_found_under_an_id_of_i
     assert len({finding.alert_id for finding in run.found}) == 6
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+def test_sessions_that_ended_for_good_go_before_those_that_are_open_where_there_is_no_room(mode: Mode) -> None:
+    run = Run(SessionLimits(end_from=("boss",), max_live=4), mode=mode)
+    for number in range(10):
+        run.tell("mail", START + 4 * number, session="open")
+        run.tell("mail", START + 4 * number + 1, session=f"s{number}")
+        run.tell("end boss", START + 4 * number + 2, session=f"s{number}")
+    assert run.rules().count("max") == 7
+    assert not any(run.counts.evictions.values())
+    assert run.counts.disbelieved_ends == 0
+    assert len(run.table._kept.ids()) == 4
+
+
 def test_events_of_before_an_end_that_counts_are_known_when_they_come_again() -> None:
     run = Run()
     for _ in range(2):
