@@ -512,12 +512,12 @@ class Judge:
         self.counts.sessions += 1
         ended = session.life is ENDED
         session.life, session.scheduled = LIVE, inf
-        if self._was_idle(session, event, ended=ended):
+        if session.seq == 0 or self._was_idle(session, event, ended=ended):
             renewed = self._open_again(session, event.time)
             renewed.earlier = session.earlier
             return renewed
         if event.time is None or event.time - session.now < self._idle:  # a longer pause is still to be believed
-            self.counts.disbelieved_ends += ended and session.seq > 0
+            self.counts.disbelieved_ends += ended
         return session
 
     def _was_idle(self, session: Session, event: Event, *, ended: bool) -> bool:
@@ -534,7 +534,8 @@ class Judge:
     def _end_again(self, end: SessionEnd, session: Session, out: Findings) -> None:
         """Take note of an end of a session that is closed: of a life of which nothing is known, or nothing new."""
         self._events[SessionEnd] += 1
-        self._close(session, "closed", out, time=None)
+        if session.seq == 0:
+            self._close(session, "closed", out, time=None)
         if self._may_end(end):
             self._begin_anew(session).life = ENDED
 
@@ -915,6 +916,8 @@ class Judge:
         # Compiled once more: neither the counters of these rules nor their doubts may change.
         preview = self._preview = self._preview or Judge(self.policy, self.limits, mode=self.mode)
         session, rows = self._kept.find(session_id) or Session(session_id), _Rows()
+        if session.seq == 0 and session.end_judged < 0:  # nothing is known of it, or of its next life
+            session = Session(session_id)
         if session.life is not LIVE:
             return []
         copy = unpack(session_id, pack(session, self._engine), self._engine, Counts())

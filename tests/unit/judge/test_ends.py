@@ -129,6 +129,23 @@ def test_sessions_that_ended_for_good_go_before_those_that_are_open_where_there_
     assert len(run.table._kept.ids()) == 4
 
 
+@pytest.mark.parametrize("mode", ["stream", "batch"])
+@pytest.mark.parametrize("restart", [True, False])
+def test_the_clock_of_a_session_begins_anew_after_an_end_that_counts(mode: Mode, restart: bool) -> None:
+    run = Run(mode=mode)
+    run.tell("mail", START + 20 * IDLE)
+    run.tell("end boss", START + 20 * IDLE + 1)
+    if restart:
+        run.tell("restart")
+    assert [finding.rule_id for finding in run.table.preview_end("s")] == ["must"]  # it has done nothing yet
+    for number in range(4):
+        run.tell("mail", START + 2 * IDLE * number)
+    run.found += run.table.end()
+    assert run.rules() == ["must"] * 5
+    assert run.counts.late_events == 0
+    assert len({finding.alert_id for finding in run.found}) == 5
+
+
 def test_events_of_before_an_end_that_counts_are_known_when_they_come_again() -> None:
     run = Run()
     for _ in range(2):
