@@ -192,11 +192,14 @@ class KeptSessions:
     def find_surplus(self, needed: tuple[str, str]) -> Session | None:
         """Return the session to close for want of room: of the tenant that has the most, the one idle for longest.
 
-        On a stream deadlines tell which that is; elsewhere it is the one that was loaded first.
+        It is closed, if any is. On a stream deadlines tell which is the longest; elsewhere it was loaded first.
         """
         if self.shares is not None:
             named = next((name for name in self.shares.largest(needed[0]) if name not in needed), None)
             return None if named is None else self.find(named)
+        resting = self._first_resting(needed)  # a closed one goes before those that are open
+        if resting is not None:
+            return resting
         while (due := self.deadlines.first()) < inf and (session_id := self.deadlines.pop()) is not None:
             oldest = self.find(session_id)
             if oldest is None:
@@ -209,15 +212,17 @@ class KeptSessions:
         return self._first_loaded(needed)
 
     def _first_loaded(self, needed: tuple[str, str]) -> Session | None:
-        # No deadlines: one that is closed, or was loaded first.
-        for session_id in self.resting:
-            if session_id not in needed and (resting := self.find(session_id)) is not None:
-                return resting
         # Loops, not next() of a generator expression: compiled, that is a list and no iterator.
         for held in (self.clean, self.touched):
             for session in held.values():
                 if session.id not in needed and not session.resting:
                     return session
+        return None
+
+    def _first_resting(self, needed: tuple[str, str]) -> Session | None:
+        for session_id in self.resting:
+            if session_id not in needed and (resting := self.find(session_id)) is not None:
+                return resting
         return None
 
     def is_crowded(self) -> bool:

@@ -119,11 +119,13 @@ def test_an_attempt_like_one_before_an_end_that_counts_is_found_under_an_id_of_i
 @pytest.mark.parametrize("mode", ["stream", "batch"])
 def test_sessions_that_ended_for_good_go_before_those_that_are_open_where_there_is_no_room(mode: Mode) -> None:
     run = Run(SessionLimits(end_from=("boss",), max_live=4), mode=mode)
+    for number in range(3):
+        run.tell("mail", START + number, session="open")
     for number in range(10):
-        run.tell("mail", START + 4 * number, session="open")
-        run.tell("mail", START + 4 * number + 1, session=f"s{number}")
-        run.tell("end boss", START + 4 * number + 2, session=f"s{number}")
-    assert run.rules().count("max") == 7
+        run.tell("mail", START + 4 * number + 5, session=f"s{number}")
+        run.tell("end boss", START + 4 * number + 6, session=f"s{number}")
+    run.tell("mail", START + 50, session="open")
+    assert run.rules().count("max") == 1
     assert not any(run.counts.evictions.values())
     assert run.counts.disbelieved_ends == 0
     assert len(run.table._kept.ids()) == 4
