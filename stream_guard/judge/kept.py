@@ -197,17 +197,17 @@ class KeptSessions:
         if self.shares is not None:
             named = next((name for name in self.shares.largest(needed[0]) if name not in needed), None)
             return None if named is None else self.find(named)
-        resting = self._first_resting(needed)  # a closed one goes before those that are open
-        if resting is not None:
-            return resting
-        while (due := self.deadlines.first()) < inf and (session_id := self.deadlines.pop()) is not None:
-            oldest = self.find(session_id)
+        for session_id in self.resting:
+            if session_id not in needed and (resting := self.find(session_id)) is not None:
+                return resting
+        while (due := self.deadlines.first()) < inf and (name := self.deadlines.pop()) is not None:
+            oldest = self.find(name)
             if oldest is None:
                 continue  # it has ended since
             oldest.scheduled = inf
             if self.deadline(oldest) > due:  # it has gone on since
                 self.schedule(oldest)
-            elif session_id not in needed:
+            elif name not in needed:
                 return oldest
         return self._first_loaded(needed)
 
@@ -217,12 +217,6 @@ class KeptSessions:
             for session in held.values():
                 if session.id not in needed and not session.resting:
                     return session
-        return None
-
-    def _first_resting(self, needed: tuple[str, str]) -> Session | None:
-        for session_id in self.resting:
-            if session_id not in needed and (resting := self.find(session_id)) is not None:
-                return resting
         return None
 
     def is_crowded(self) -> bool:
