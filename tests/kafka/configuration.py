@@ -19,7 +19,9 @@ USER: Final = "guard"
 PASSWORD: Final = "open sesame"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTH: Final = "OAUTHBEARER"
-LOGIN_SECONDS: Final = 4  # a connection that was logged in by a token longer ago is closed, unless it logs in again
+LOGIN_SECONDS: Final = 12
+"""A connection that a token logged in longer ago is closed. Longer than the sessions of members in tests: joining a group
+may wait until a member that is gone has timed out, and a connection that ends before makes one more such member."""
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
