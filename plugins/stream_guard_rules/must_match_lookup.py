@@ -55,6 +55,14 @@ class MustMatchLookupState(sg.State):
     forgotten: sg.Sketch | None = None
 
 
+# Of the examples.
+_REFUND: Final = {"tool": "refund", "lookup": "get_order", "same_arg": "order_id", "equal": {"to": "payment.method"}}
+_LOOKED_UP: Final = (
+    {"call": "get_order", "args": {"order_id": "A1"}, "id": "a"},
+    {"result": "get_order", "id": "a", "output": {"payment": {"method": "card"}}},
+)
+
+
 class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
     """A call must fit what was looked up for it before: the same record, with the right values in it.
 
@@ -82,15 +90,9 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         ),
         sg.Example(
             claim="a call without the lookup is a hit, and so is another value",
-            params={
-                "tool": "refund",
-                "lookup": "get_order",
-                "same_arg": "order_id",
-                "equal": {"to": "payment.method"},
-            },
+            params=_REFUND,
             trace=[
-                {"call": "get_order", "args": {"order_id": "A1"}, "id": "a"},
-                {"result": "get_order", "id": "a", "output": {"payment": {"method": "card"}}},
+                *_LOOKED_UP,
                 {"call": "refund", "args": {"order_id": "A2", "to": "card"}},
                 {"call": "refund", "args": {"order_id": "A1", "to": "voucher"}},
             ],
@@ -98,15 +100,9 @@ class MustMatchLookup(sg.Rule[MustMatchLookupParams, MustMatchLookupState]):
         ),
         sg.Example(
             claim="a call that fits is fine",
-            params={
-                "tool": "refund",
-                "lookup": "get_order",
-                "same_arg": "order_id",
-                "equal": {"to": "payment.method"},
-            },
+            params=_REFUND,
             trace=[
-                {"call": "get_order", "args": {"order_id": "A1"}, "id": "a"},
-                {"result": "get_order", "id": "a", "output": {"payment": {"method": "card"}}},
+                *_LOOKED_UP,
                 {"call": "refund", "args": {"order_id": "A1", "to": "card"}},
             ],
             hits=[],

@@ -20,8 +20,11 @@ PASSWORD: Final = "open sesame"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTH: Final = "OAUTHBEARER"
 LOGIN_SECONDS: Final = 12
-"""A connection that a token logged in longer ago is closed. Longer than the sessions of members in tests: joining a group
-may wait until a member that is gone has timed out, and a connection that ends before makes one more such member."""
+"""A connection that a token logged in longer ago is closed.
+
+That is longer than the sessions of members in tests. Joining a group may wait until a member that is gone has timed
+out, and a connection that ends before makes one more such member.
+"""
 
 _PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
