@@ -5,12 +5,34 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from functools import wraps
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import InvalidReplicationFactorError, MetadataEmptyBrokerList, TopicAlreadyExistsError
+from kafka.errors import InvalidReplicationFactorError, RetriableError, TopicAlreadyExistsError
+
+PATIENCE: Final = 120.0  # seconds in which a broker that a busy machine left no time is asked again
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def asked_again(ask: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+    """Return a question that begins anew where no broker answered in time, or none was in the list for a moment."""
+
+    @wraps(ask)
+    def patient(*args: Asked.args, **named: Asked.kwargs) -> Answer:
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return ask(*args, **named)
+            except RetriableError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+
+    return patient
 
 
 class Row(NamedTuple):
@@ -99,6 +121,7 @@ class Cluster:
         finally:
             consumer.close()
 
+    @asked_again
     def read(self, topic: str, since: dict[int, int] | None = None, reader: KafkaConsumer | None = None) -> list[Any]:
         """Return everything that is in a topic now, partition by partition.
 
@@ -108,7 +131,7 @@ class Cluster:
         reached = dict(since)
         with nullcontext(reader) if reader is not None else self.reader() as consumer:
             found: list[Any] = []
-            partitions = [TopicPartition(topic, number) for number in sorted(_partitions(consumer, topic))]
+            partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic))]
             for partition, end in sorted(consumer.end_offsets(partitions).items()):
                 if since.get(partition.partition) == end:
                     continue
@@ -124,13 +147,14 @@ class Cluster:
             since |= reached
             return found
 
+    @asked_again
     def uncommitted(self, group: str, topics: Iterable[str]) -> int:
         """How many records of topics a group has not committed yet; a topic that is not there has one."""
         consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=group, enable_auto_commit=False)
         try:
             left = 0
             for topic in topics:
-                numbers = _partitions(consumer, topic)
+                numbers = consumer.partitions_for_topic(topic)
                 if not numbers:
                     left += 1
                     continue
@@ -190,15 +214,3 @@ def _create(admin: KafkaAdminClient, topic: str, wanted: dict[str, Any]) -> None
             time.sleep(0.1)
         else:
             return
-
-
-def _partitions(consumer: KafkaConsumer, topic: str) -> Any:
-    """Return the partitions of a topic. A broker that a busy machine left no time is in no list for a moment."""
-    end = time.monotonic() + 120
-    while True:
-        try:
-            return consumer.partitions_for_topic(topic)
-        except MetadataEmptyBrokerList:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
