@@ -72,7 +72,8 @@ def test_alerts_that_wait_for_a_judge_survive_a_killed_worker(fleet: Fleet, poli
         settings = {
             "judge__url": end.url,
             "judge__model": "judge-1",
-            "judge__timeout": "2",  # so that questions of a dead worker are asked again soon
+            # Those of a dead worker are asked again after it; what is held back for longer has no answer.
+            "judge__timeout": "15",
             "judge__calls_per_day": str(BUDGET),
             "history__url": postgres.address,
         }
