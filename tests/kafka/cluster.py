@@ -13,17 +13,17 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import InvalidReplicationFactorError, RetriableError, TopicAlreadyExistsError
 
-PATIENCE: Final = 120.0  # seconds in which a broker that a busy machine left no time is asked again
-Asked = ParamSpec("Asked")
+_PATIENCE: Final = 120.0  # seconds in which a broker that a busy machine left no time is asked again
+Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
-def asked_again(ask: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+def asked_again(ask: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
     """Return a question that begins anew where no broker answered in time, or none was in the list for a moment."""
 
     @wraps(ask)
-    def patient(*args: Asked.args, **named: Asked.kwargs) -> Answer:
-        end = time.monotonic() + PATIENCE
+    def patient(*args: Arguments.args, **named: Arguments.kwargs) -> Answer:
+        end = time.monotonic() + _PATIENCE
         while True:
             try:
                 return ask(*args, **named)
@@ -148,7 +148,7 @@ class Cluster:
             return found
 
     @asked_again
-    def uncommitted(self, group: str, topics: Iterable[str]) -> int:
+    def uncommitted(self, group: str, topics: Sequence[str]) -> int:
         """How many records of topics a group has not committed yet; a topic that is not there has one."""
         consumer = KafkaConsumer(bootstrap_servers=self.address, group_id=group, enable_auto_commit=False)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,9 +72,9 @@ def test_a_worker_goes_on_over_the_ends_of_its_tokens(
         at=secure_broker.address("SASL_SSL"), process={"env": {"no_proxy": "127.0.0.1"}}, **login(files, end)
     )
     fleet.wait_for(half)
-    # By the time that a third token is asked for, the broker has closed the connections of the tokens before.
     before = len(end.requests)
     fleet.wait_until(lambda: len(end.requests) >= before + 3)
+    fleet.wait_until(lambda: re.search(r"Connection at \S+ closed", fleet.log_of(name)))
     fleet.cluster.fill(fleet.events, rows[half:])
     fleet.wait_for(len(rows))
     assert set(fleet.alert_ids()) == set(checked(rows, policy))
