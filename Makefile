@@ -60,21 +60,27 @@ test: ## check the code and run every test that is not marked slow or long
 	@$(MAKE) --no-print-directory -j2 setup-tests
 	@$(LIMIT) $(MAKE) --no-print-directory -j2 lint pytest
 
+# A test of brokers and servers that failed beside others is asked once more, alone. The first failure stays in the output.
+ONCE_MORE = || { test $$? -eq 1 && echo "once more, one at a time, what failed:" && \
+	$(BIN)/pytest -n1 --dist loadgroup --last-failed --last-failed-no-failures none -m $(1); }
+
+FAST := "not slow and not long"
 pytest: setup-dev
-	$(BIN)/pytest -m "not slow and not long" -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --durations=10 --durations-min=1
+	$(BIN)/pytest -m $(FAST) -n $(TESTERS) --dist loadgroup --no-loadscope-reorder --durations=10 --durations-min=1 $(call ONCE_MORE,$(FAST))
 
 # Apart: a process that counts takes two to three times as long for whatever it does.
 CORE := rules unit/judge unit/policy unit/rules
 coverage: setup-dev ## fail where the tests of the pure core reach less than nine tenths of it
-	$(BIN)/pytest -m "not slow and not long" -n $(TESTERS) $(CORE:%=tests/%) --cov
+	$(BIN)/pytest -m $(FAST) -n $(TESTERS) $(CORE:%=tests/%) --cov
 
 test-slow: setup-tests ## run the tests that take minutes, and search with a hundred times as many examples
 	$(BIN)/pytest -m slow --timeout=7200
 	@$(MAKE) --no-print-directory test-landing EXAMPLES=nightly
 
 EXAMPLES := landing
+LANDING := "(hypothesis or long) and not slow"
 test-landing: setup-tests ## run the long tests, and those that search by chance with five times as many examples
-	HYPOTHESIS_PROFILE=$(EXAMPLES) $(BIN)/pytest -m "(hypothesis or long) and not slow" -n $(TESTERS) --dist loadgroup
+	export HYPOTHESIS_PROFILE=$(EXAMPLES); $(BIN)/pytest -m $(LANDING) -n $(TESTERS) --dist loadgroup $(call ONCE_MORE,$(LANDING))
 
 test-wheel: setup-dev compiled ## hold the compiled wheel to the verdicts of the plain build, and search its native part with sanitizers
 	$(BIN)/pytest -m slow tests/laws/test_compiled.py --timeout=3600

@@ -32,7 +32,7 @@ from tests.kafka.configuration import (
     server_properties,
 )
 from tests.kafka.jars import CACHE, fetch_jars, jar_folder
-from tests.ports import free_ports
+from tests.ports import BROKERS, free_ports
 
 CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
 PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy
@@ -54,7 +54,7 @@ class Broker:
         self.pid = 0
         self.certificates: Certificates | None = make_certificates(folder / "certificates") if secure else None
         names = (*(ALL_LISTENERS if secure else PLAIN_LISTENERS), CONTROLLER)
-        self._ports = dict(ports or zip(names, free_ports(len(names)), strict=True))
+        self._ports = dict(ports or zip(names, free_ports(len(names), BROKERS), strict=True))
         self._process: subprocess.Popen[bytes] | None = None
 
     @classmethod

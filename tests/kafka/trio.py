@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 
 from tests.kafka.broker import PATIENCE, Broker
 from tests.kafka.configuration import CONTROLLER, HOST, PROXIED, Seat
-from tests.ports import free_ports
+from tests.ports import BROKERS, free_ports
 
 NODES = (1, 2, 3)
 TO_BROKER, FROM_BROKER = "to broker", "from broker"
@@ -29,7 +29,7 @@ class Trio:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         listeners = ("PLAINTEXT", PROXIED, CONTROLLER)
-        ports = free_ports((len(listeners) + 1) * len(NODES))
+        ports = free_ports((len(listeners) + 1) * len(NODES), BROKERS)
         taken = {node: dict(zip(listeners, ports[at :: len(NODES)], strict=False)) for at, node in enumerate(NODES)}
         controllers = {node: taken[node][CONTROLLER] for node in NODES}
         fronts = dict(zip(NODES, ports[-len(NODES) :], strict=True))
