@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -35,6 +36,9 @@ from tests.kafka.jars import CACHE, fetch_jars, jar_folder
 from tests.ports import BROKERS, free_ports
 
 CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
+# A controller waits for the disk at each of its records. A disk that is busy for seconds keeps it from hearing its
+# brokers, which are then taken for lost. So these records, and no others, are in memory where that is possible.
+MEMORY: Final = Path("/dev/shm")
 PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy
 # Quick to start and small; a test broker never lives long enough for the better compiler to pay.
 JVM: Final = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -85,8 +89,7 @@ class Broker:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.kill()  # what it would write before its end goes with the folder
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.remove()
 
     def format(self) -> None:
         """Write the configuration and prepare the data folder."""
@@ -94,9 +97,13 @@ class Broker:
         (self.folder / "log4j2.properties").write_text(LOGGING)
         properties = server_properties(self.folder, self._ports, self.certificates, self.seat)
         (self.folder / "server.properties").write_text(properties)
-        data, is_plain = self.folder / "data", self.seat == ALONE and self.certificates is None
+        data, metadata = self.folder / "data", self.folder / "metadata"
+        if os.access(MEMORY, os.W_OK):
+            metadata.symlink_to(tempfile.mkdtemp(prefix="stream_guard-", dir=MEMORY))
+        is_plain = self.seat == ALONE and self.certificates is None
         if is_plain and formatted().is_dir():
-            shutil.copytree(formatted(), data)
+            for kept in (data, metadata):
+                shutil.copytree(formatted() / kept.name, kept, dirs_exist_ok=True)
             return
         users = [word for name in SCRAM for word in ("--add-scram", f'{name}=[name={USER},password="{PASSWORD}"]')]
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(self.folder / "server.properties")]
@@ -105,7 +112,7 @@ class Broker:
         if done.returncode:
             raise RuntimeError(f"the storage could not be formatted:\n{done.stdout}{done.stderr}")
         if is_plain:
-            _keep_formatted(data)
+            _keep_formatted(data, metadata)
 
     def start(self, *, outlive: bool = False) -> None:
         """Start it and wait until it answers; it dies with this process unless it is to outlive it."""
@@ -152,6 +159,11 @@ class Broker:
             self._process.wait()
             self._process = None
 
+    def remove(self) -> None:
+        """Kill it, if it runs, and delete what it wrote."""
+        self.kill()  # what it would write before its end goes with the folder
+        _remove(self.folder)
+
     def signal(self, number: int) -> None:
         """Send its process a signal, such as SIGSTOP."""
         assert self._process is not None
@@ -180,20 +192,24 @@ def _die_with_parent() -> None:
 
 
 def answers(address: str) -> bool:
-    """Whether a client gets the cluster's metadata from there."""
+    """Whether the broker there says that it takes part: one that has just started may not have registered yet."""
     import socket
 
-    from kafka import KafkaConsumer
+    from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), 1).close()
-        consumer = KafkaConsumer(bootstrap_servers=address, bootstrap_timeout_ms=5000)
+        admin = KafkaAdminClient(bootstrap_servers=address, bootstrap_timeout_ms=5000)
     except (OSError, KafkaError):
         return False
-    consumer.close()
-    return True
+    try:
+        return any(one["port"] == int(port) and not one["is_fenced"] for one in admin.describe_cluster()["brokers"])
+    except KafkaError:
+        return False
+    finally:
+        admin.close()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -221,13 +237,14 @@ def archive() -> Path:
 
 
 def formatted() -> Path:
-    """Where a plain broker's data folder is kept as formatting leaves it: that takes a virtual machine a second."""
-    return jar_folder().with_suffix(".formatted")
+    """Where a plain broker's folders are kept as formatting leaves them: that takes a virtual machine a second."""
+    return jar_folder().with_suffix(".storage")
 
 
-def _keep_formatted(data: Path) -> None:
+def _keep_formatted(*folders: Path) -> None:
     partial = formatted().with_suffix(f".{os.getpid()}")
-    shutil.copytree(data, partial)
+    for folder in folders:
+        shutil.copytree(folder, partial / folder.name)
     try:
         partial.rename(formatted())
     except OSError:  # another process was first
@@ -244,7 +261,7 @@ def _archive_classes() -> None:
     broker.loading = (f"-XX:ArchiveClassesAtExit={partial}",)
     broker.start()
     broker.stop()
-    shutil.rmtree(broker.folder, ignore_errors=True)
+    broker.remove()
     if partial.is_file():  # some virtual machines cannot write one
         partial.rename(archive())
 
@@ -254,7 +271,7 @@ def _start(folder: Path) -> int:
     if (running := _running(note)) is not None:
         print(f"a broker runs already at {running['address']}; stop it first", file=sys.stderr)
         return 1
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     broker = Broker(folder)
     broker.format()
     broker.start(outlive=True)
@@ -275,6 +292,11 @@ def _keep(folder: Path, beside: int, *, secure: bool) -> int:
     return 0
 
 
+def _remove(folder: Path) -> None:
+    shutil.rmtree((folder / "metadata").resolve(), ignore_errors=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def _stop(folder: Path) -> int:
     running = _running(folder / "broker.json")
     if running is None:
@@ -287,7 +309,7 @@ def _stop(folder: Path) -> int:
         if time.monotonic() > end:
             os.kill(pid, signal.SIGKILL)
         time.sleep(0.1)
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     return 0
 
 

@@ -19,6 +19,7 @@ USER: Final = "guard"
 PASSWORD: Final = "open sesame"
 SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTH: Final = "OAUTHBEARER"
+SILENCE: Final = 5.0  # seconds after which others take a broker for lost; a machine that is busy stands still for some
 LOGIN_SECONDS: Final = 12
 """A connection that a token logged in longer ago is closed.
 
@@ -79,11 +80,12 @@ def server_properties(
         "listener.security.protocol.map": ",".join(protocols),
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(folder / "data"),
+        "metadata.log.dir": str(folder / "metadata"),
         # A topic that appears because somebody misspelt it would hide mistakes.
         "auto.create.topics.enable": "false",
         # A broker that was killed may register again when its last session has run out.
         "broker.heartbeat.interval.ms": "500",
-        "broker.session.timeout.ms": "1500",
+        "broker.session.timeout.ms": str(round(SILENCE * 1000)),
         "group.initial.rebalance.delay.ms": "0",
         "log.cleaner.dedupe.buffer.size": "4194304",
         "num.network.threads": "2",

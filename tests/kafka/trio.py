@@ -53,7 +53,7 @@ class Trio:
     def __exit__(self, *exception: object) -> None:
         self.proxy.stop()
         for broker in self.brokers.values():
-            broker.kill()
+            broker.remove()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self, nodes: Iterable[int]) -> None:

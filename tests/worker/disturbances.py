@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from tests import processes
+from tests.kafka.configuration import SILENCE
 from tests.kafka.trio import FROM_BROKER, NODES, TO_BROKER, Trio
 from tests.worker.fleet import Fleet
 
@@ -131,7 +132,7 @@ def freeze_broker(scene: Scene) -> None:
     """A broker stands still, for less or more than the others wait for it."""
     broker = scene.trio.brokers[scene.node()]
     broker.signal(signal.SIGSTOP)
-    scene.wait(0.3, 4.0)
+    scene.wait(0.3, 1.6 * SILENCE)
     broker.signal(signal.SIGCONT)
 
 
