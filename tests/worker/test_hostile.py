@@ -51,6 +51,12 @@ def test_a_record_of_20_megabytes_is_a_dead_letter_that_says_its_size(fleet: Fle
     assert set(fleet.alert_ids()) == set(checked(rows, policy))
 
 
+def test_a_client_that_leaves_its_group_for_good_ends_the_worker_with_a_reason(fleet: Fleet) -> None:
+    name = fleet.start(process={"launcher": ("-m", "tests.worker.unknowing_worker"), "env": {"GROUPLESS": "1"}})
+    assert fleet.end_of(name) == 3, fleet.log_of(name)
+    assert "the client has left its group because of an error" in fleet.log_of(name)
+
+
 @pytest.mark.long
 def test_batches_that_unpack_too_far_are_dead_letters_and_the_worker_goes_on(fleet: Fleet, policy: Path) -> None:
     rows = sample_rows(20)
@@ -134,7 +140,7 @@ def test_a_full_disk_below_the_states_stops_the_worker_with_a_reason_and_nothing
         fleet = make_fleet()
         fleet.move_to(Cluster(broker.address()))
         fleet.cluster.fill(fleet.events, rows[:1000])
-        name = fleet.start(kafka__patience="5")
+        name = fleet.start()
         fleet.wait_for(1000)
         fleet.kill(name)
         fleet.cluster.fill(fleet.events, rows[1000:])

@@ -239,13 +239,15 @@ async def _watch(
             raise CannotStartError(f"the worker could not start: {error!r}") from error
         if (reason := app.crash_reason) is not None:
             raise StreamGuardError(f"the worker cannot go on: {reason!r}; start it again") from reason
-        if not starting.done():
-            continue
         consumer = app.batch_consumer
-        consumer.watch_assignment()
-        consumer.watch_copies()
+        consumer.watch_membership()
+        if starting.done():
+            consumer.watch_assignment()
+            consumer.watch_copies()
         if consumer.failure is not None:
             raise _explain(consumer.failure) from consumer.failure
+        if not starting.done():
+            continue
         await consumer.refresh_end_offsets()
         _report(app, parts.judge.counts)
         parts.health.update([*broker.unready(), *consumer.unready()], consumer.lag(), consumer.handled)

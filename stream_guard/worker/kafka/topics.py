@@ -11,7 +11,15 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, NoError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
+from aiokafka.errors import (
+    InvalidReplicationFactorError,
+    KafkaError,
+    NodeNotReadyError,
+    NoError,
+    TopicAlreadyExistsError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     AbstractType,
@@ -228,6 +236,8 @@ async def make_topics(
         there = await describe_topics(producer.client, list(wanted), patience=settings.kafka.patience)
         names = sorted(wanted.keys() - there)
         await admin.start()
+        if admin._client.cluster.controller is None:  # noqa: SLF001  # its questions would fail on that
+            raise NodeNotReadyError("no broker has registered")
         await _raise_limits(admin, sorted(there), int(configs[LIMIT]))
         if not names:
             return
@@ -240,10 +250,13 @@ async def make_topics(
     finally:
         await admin.close()
     for name, code, *reason in answer.topic_errors:
-        if code and for_code(code) is not TopicAlreadyExistsError:
+        refused = for_code(code)
+        if refused not in (NoError, TopicAlreadyExistsError):
+            # Of brokers that are starting, some have registered already, and others not yet.
+            few = refused is InvalidReplicationFactorError
             raise SourceError(
-                f"the topic {name} cannot be made: {for_code(code).__name__} {reason}; make it, with {wanted[name]}"
-            )
+                f"the topic {name} cannot be made: {refused.__name__} {reason}; make it, with {wanted[name]}"
+            ) from (NodeNotReadyError() if few else refused())
 
 
 async def _raise_limits(admin: Any, topics: Sequence[str], most: int) -> None:
