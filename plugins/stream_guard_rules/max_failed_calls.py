@@ -22,6 +22,12 @@ class MaxFailedCallsState(sg.State):
     failures: int = 0
 
 
+def _tried(*outcomes: str) -> list[dict[str, str]]:
+    ids = {"abcd"[number]: status for number, status in enumerate(outcomes)}
+    pairs = ([{"call": "log_in", "id": i}, {"result": "log_in", "id": i, "status": ids[i]}] for i in ids)
+    return [event for pair in pairs for event in pair]
+
+
 class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
     """``tool`` must not be tried again once ``n`` attempts at it have failed; a blocked attempt is no failure."""
 
@@ -31,33 +37,19 @@ class MaxFailedCalls(sg.Rule[MaxFailedCallsParams, MaxFailedCallsState]):
         sg.Example(
             claim="an attempt after the last allowed failure is a hit",
             params={"tool": "log_in", "n": 1},
-            trace=[
-                {"call": "log_in", "id": "a"},
-                {"result": "log_in", "id": "a", "status": "error"},
-                {"call": "log_in"},
-            ],
+            trace=[*_tried("error"), {"call": "log_in"}],
             hits=[2],
         ),
         sg.Example(
             claim="attempts that succeed are free",
             params={"tool": "log_in", "n": 1},
-            trace=[{"call": "log_in", "id": "a"}, {"result": "log_in", "id": "a"}, {"call": "log_in"}],
+            trace=[*_tried("ok"), {"call": "log_in"}],
             hits=[],
         ),
         sg.Example(
             claim="with in_a_row, a success in between begins a new count",
             params={"tool": "log_in", "n": 2, "in_a_row": True},
-            trace=[
-                {"call": "log_in", "id": "a"},
-                {"result": "log_in", "id": "a", "status": "error"},
-                {"call": "log_in", "id": "b"},
-                {"result": "log_in", "id": "b"},
-                {"call": "log_in", "id": "c"},
-                {"result": "log_in", "id": "c", "status": "error"},
-                {"call": "log_in", "id": "d"},
-                {"result": "log_in", "id": "d", "status": "error"},
-                {"call": "log_in"},
-            ],
+            trace=[*_tried("error", "ok", "error", "error"), {"call": "log_in"}],
             hits=[8],
         ),
     )

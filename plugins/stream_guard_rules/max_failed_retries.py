@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -34,6 +34,11 @@ class MaxFailedRetriesState(sg.State):
     evicted_until: float = -inf  # the latest failure among those that were forgotten
 
 
+def _tried(call_id: str, at: int, status: str = "error", u: int = 1) -> list[dict[str, Any]]:
+    call = {"call": "fetch", "args": {"u": u}, "id": call_id, "at": at}
+    return [call, {"result": "fetch", "id": call_id, "status": status, "at": at + 1}]
+
+
 class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
     """The same call must not fail more than ``n`` times ``within_seconds``: the same tool with the same arguments.
 
@@ -49,49 +54,25 @@ class MaxFailedRetries(sg.Rule[MaxFailedRetriesParams, MaxFailedRetriesState]):
         sg.Example(
             claim="the failure that is too many is a hit",
             params={"n": 1},
-            trace=[
-                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
-                {"result": "fetch", "id": "a", "status": "error", "at": 1},
-                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
-                {"result": "fetch", "id": "b", "status": "error", "at": 3},
-            ],
+            trace=[*_tried("a", 0), *_tried("b", 2)],
             hits=[3],
         ),
         sg.Example(
             claim="other arguments are another call",
             params={"n": 1},
-            trace=[
-                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
-                {"result": "fetch", "id": "a", "status": "error", "at": 1},
-                {"call": "fetch", "args": {"u": 2}, "id": "b", "at": 2},
-                {"result": "fetch", "id": "b", "status": "error", "at": 3},
-            ],
+            trace=[*_tried("a", 0), *_tried("b", 2, u=2)],
             hits=[],
         ),
         sg.Example(
             claim="a success in between does not reset the count",
             params={"n": 1},
-            trace=[
-                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
-                {"result": "fetch", "id": "a", "status": "error", "at": 1},
-                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
-                {"result": "fetch", "id": "b", "at": 3},
-                {"call": "fetch", "args": {"u": 1}, "id": "c", "at": 4},
-                {"result": "fetch", "id": "c", "status": "error", "at": 5},
-            ],
+            trace=[*_tried("a", 0), *_tried("b", 2, status="ok"), *_tried("c", 4)],
             hits=[5],
         ),
         sg.Example(
             claim="with success_resets it does",
             params={"n": 1, "success_resets": True},
-            trace=[
-                {"call": "fetch", "args": {"u": 1}, "id": "a", "at": 0},
-                {"result": "fetch", "id": "a", "status": "error", "at": 1},
-                {"call": "fetch", "args": {"u": 1}, "id": "b", "at": 2},
-                {"result": "fetch", "id": "b", "at": 3},
-                {"call": "fetch", "args": {"u": 1}, "id": "c", "at": 4},
-                {"result": "fetch", "id": "c", "status": "error", "at": 5},
-            ],
+            trace=[*_tried("a", 0), *_tried("b", 2, status="ok"), *_tried("c", 4)],
             hits=[],
         ),
     )
