@@ -57,6 +57,14 @@ def test_a_client_that_leaves_its_group_for_good_ends_the_worker_with_a_reason(f
     assert "the client has left its group because of an error" in fleet.log_of(name)
 
 
+def test_more_copies_than_brokers_are_waited_for_and_then_refused_with_a_reason(fleet: Fleet) -> None:
+    name = fleet.start(kafka__patience="3", worker__replication_factor="3")
+    assert fleet.end_of(name) == 3, fleet.log_of(name)
+    assert "InvalidReplicationFactorError" in fleet.log_of(name)
+    assert "the worker tries again" in fleet.log_of(name)
+    assert "no broker was ready for 3 s (kafka.patience)" in fleet.log_of(name)
+
+
 @pytest.mark.long
 def test_batches_that_unpack_too_far_are_dead_letters_and_the_worker_goes_on(fleet: Fleet, policy: Path) -> None:
     rows = sample_rows(20)
