@@ -66,3 +66,4 @@ def test_a_broker_does_not_outlive_a_test_run_that_was_killed(tmp_path: Path, ro
     ended, _, _ = select.select([broker], [], [], 30)
     os.close(broker)
     assert ended
+    Broker(tmp_path / "broker").remove()  # what a killed run leaves

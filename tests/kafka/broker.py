@@ -39,6 +39,7 @@ CLUSTER_ID: Final = "c3RyZWFtLWd1YXJkLXRlcw"
 # A controller waits for the disk at each of its records. A disk that is busy for seconds keeps it from hearing its
 # brokers, which are then taken for lost. So these records, and no others, are in memory where that is possible.
 MEMORY: Final = Path("/dev/shm")
+ROOM: Final = 256 << 20  # bytes that must be free there
 PATIENCE: Final = 90.0  # seconds a start may take on a machine that is busy
 # Quick to start and small; a test broker never lives long enough for the better compiler to pay.
 JVM: Final = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -98,7 +99,7 @@ class Broker:
         properties = server_properties(self.folder, self._ports, self.certificates, self.seat)
         (self.folder / "server.properties").write_text(properties)
         data, metadata = self.folder / "data", self.folder / "metadata"
-        if os.access(MEMORY, os.W_OK):
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
             metadata.symlink_to(tempfile.mkdtemp(prefix="stream_guard-", dir=MEMORY))
         is_plain = self.seat == ALONE and self.certificates is None
         if is_plain and formatted().is_dir():

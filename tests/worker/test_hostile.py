@@ -54,7 +54,13 @@ def test_a_record_of_20_megabytes_is_a_dead_letter_that_says_its_size(fleet: Fle
 def test_a_client_that_leaves_its_group_for_good_ends_the_worker_with_a_reason(fleet: Fleet) -> None:
     name = fleet.start(process={"launcher": ("-m", "tests.worker.unknowing_worker"), "env": {"GROUPLESS": "1"}})
     assert fleet.end_of(name) == 3, fleet.log_of(name)
-    assert "the client has left its group because of an error" in fleet.log_of(name)
+    assert "the client has left its group" in fleet.log_of(name)
+
+
+def test_a_worker_that_its_group_refuses_ends_with_the_reason(fleet: Fleet) -> None:
+    name = fleet.start(worker__session_timeout="2")  # seconds; the broker takes no less than 6
+    assert fleet.end_of(name) == 3, fleet.log_of(name)
+    assert "the client has left its group: InvalidSessionTimeoutError" in fleet.log_of(name)
 
 
 def test_more_copies_than_brokers_are_waited_for_and_then_refused_with_a_reason(fleet: Fleet) -> None:
