@@ -188,14 +188,14 @@ class GroupConsumer(Consumer):
             loop.call_soon_threadsafe(_rejoin, consumer, wait.topics)
 
     def watch_membership(self) -> None:
-        """Fail when the client has ended its part in the group for good: it waits for somebody to take the error."""
+        """Fail when the client has given up its group: it keeps the error for somebody to ask, and Faust does not."""
         consumer: Any = getattr(self._thread, "_consumer", None)  # there is none before the thread has started
         coordinator = consumer and consumer._coordinator  # noqa: SLF001  # there is no other way
         error = coordinator and coordinator._pending_exception  # noqa: SLF001  # as above
         if coordinator and (error or coordinator._coordination_task.done()):  # noqa: SLF001  # as above
             self.failure = self.failure or SourceError(
-                f"the client has left its group: {error!r} (None: see the log); look at the brokers, the rights to the "
-                "group and worker.session_timeout; nothing is lost: start the worker again"
+                f"the client has left its group: {repr(error) if error else 'the log says why'}; look at the brokers, "
+                "the rights to the group and worker.session_timeout; nothing is lost: start the worker again"
             )
 
     def _gave_up(self, wait: Wait) -> SourceError:

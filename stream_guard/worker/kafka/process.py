@@ -184,8 +184,8 @@ async def start_patiently(
             end = now + patience if end is None else end
             if now >= end:
                 raise SourceError(
-                    f"{error}; no broker was ready for {patience:.0f} s (kafka.patience); look at the brokers, and "
-                    "start the worker again when they are back"
+                    f"{error}; it was so for {patience:.0f} s (kafka.patience); look at the brokers, and start the "
+                    "worker again when this is mended"
                 ) from cause
             _logger.warning("%s; the worker tries again", error)
         else:
